@@ -1,0 +1,33 @@
+# Two commands do everything: `make demo` and `make test`. Both set up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: setup
+	$(BIN)/reasonscope confirm --preset quick --out runs/demo --figures
+
+test: lint
+	$(BIN)/pytest
+	$(BIN)/pytest --nbmake --nbmake-timeout=120 scripts/notebooks
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	for script in scripts/bench_*.py; do \
+		$(BIN)/python -m scripts.$$(basename $$script .py) || exit 1; done
+
+clean:
+	rm -rf $(VENV) runs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

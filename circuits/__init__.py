@@ -1,0 +1,1 @@
+"""Everything that touches a model: hooks, interventions, claims and the command."""

@@ -1,0 +1,253 @@
+"""The `reasonscope` command. Heavy libraries load only in the verbs that need them."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from trained.errors import BadInput, unknown
+
+from .studies import STUDIES, find
+
+if TYPE_CHECKING:
+    from trained.store import Run
+
+    from .experiment import Confirmation, Request
+
+CONFIRMED, NOT_CONFIRMED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code; the entry point exits with it."""
+    try:
+        options = _parser().parse_args(arguments)
+        verb: Callable[[argparse.Namespace], int] = options.verb
+        return verb(options)
+    except BadInput as error:
+        print(f"reasonscope: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser("reasonscope", description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+
+    verb = verbs.add_parser("list", help="studies, claims, presets, expected cost")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.set_defaults(verb=_list)
+
+    verb = verbs.add_parser("confirm", help="train-then-probe, print the claims table")
+    verb.add_argument(
+        "studies", nargs="*", metavar="STUDY", help="default: all of them"
+    )
+    _add_request_options(verb)
+    verb.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    verb.add_argument(
+        "--figures", action="store_true", help="also render every figure of the study"
+    )
+    verb.set_defaults(verb=_confirm)
+
+    verb = verbs.add_parser("train", help="train a study's models and store the run")
+    verb.add_argument("study", metavar="STUDY")
+    _add_request_options(verb)
+    verb.set_defaults(verb=_train)
+
+    verb = verbs.add_parser("probe", help="judge the claims on a trained run")
+    verb.add_argument("run", type=Path, metavar="RUN")
+    verb.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    verb.set_defaults(verb=_probe)
+
+    verb = verbs.add_parser("figure", help="render a figure from a run or the zoo")
+    verb.add_argument("kind", metavar="KIND")
+    verb.add_argument("run", metavar="RUN_OR_ZOO")
+    verb.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    verb.set_defaults(verb=_figure)
+    return parser
+
+
+def _add_request_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--preset", default="quick", help="quick (default) or paper")
+    parser.add_argument("--seeds", metavar="N|A,B,..", help="how many, or which")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="assignments",
+        help="change a field of the study's config; repeatable",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
+
+
+def _list(options: argparse.Namespace) -> int:
+    entries = [_entry(slug) for slug in STUDIES]
+    if options.json:
+        print(json.dumps(entries, indent=1))
+        return CONFIRMED
+    for entry in entries:
+        print(f"{entry['study']}: {entry['title']}")
+        for name, preset in entry["presets"].items():
+            print(f"  --preset {name}: {preset['seeds']} seeds, {preset['cost']}")
+        for claim in entry["claims"]:
+            mark = " " if claim["gated"] else "?"
+            print(
+                f"  {mark} {claim['claim']} ({claim['source']}): {claim['statement']}"
+            )
+    print("? exploratory: measured and shown, does not decide the exit code")
+    return CONFIRMED
+
+
+def _entry(slug: str) -> dict[str, Any]:
+    study = find(slug)
+    largest = study.presets["paper"].config
+    return {
+        "study": slug,
+        "title": study.title,
+        "presets": {
+            name: {"seeds": preset.n_seeds, "cost": preset.cost}
+            for name, preset in study.presets.items()
+        },
+        "claims": [
+            {
+                "claim": claim.id,
+                "statement": claim.statement,
+                "source": claim.source,
+                "kind": claim.kind,
+                "expected": claim.expected,
+                "gated": claim.gated,
+            }
+            for claim in study.claims(largest)
+        ],
+    }
+
+
+def _confirm(options: argparse.Namespace) -> int:
+    requests = [_request(slug, options) for slug in options.studies or STUDIES]
+    from .experiment import confirm_run
+
+    confirmations = []
+    for run in [_prepared(request) for request in requests]:
+        _train_with_progress(run)
+        confirmation = confirm_run(run)
+        _show(confirmation)
+        if options.figures:
+            _render_all(run)
+        confirmations.append(confirmation)
+    _write_json(options.json, confirmations)
+    return CONFIRMED if all(c.passed for c in confirmations) else NOT_CONFIRMED
+
+
+def _train(options: argparse.Namespace) -> int:
+    run = _prepared(_request(options.study, options))
+    _train_with_progress(run)
+    print(run.path)
+    return CONFIRMED
+
+
+def _probe(options: argparse.Namespace) -> int:
+    from trained.store import Run
+
+    from .experiment import confirm_run
+
+    confirmation = confirm_run(Run.open(options.run))
+    _show(confirmation)
+    _write_json(options.json, [confirmation])
+    return CONFIRMED if confirmation.passed else NOT_CONFIRMED
+
+
+def _figure(options: argparse.Namespace) -> int:
+    from probes.figures import EXTENSIONS, save
+    from trained.zoo import open_run
+
+    if options.output.suffix not in EXTENSIONS:
+        raise unknown("figure format", options.output.suffix, EXTENSIONS)
+    run = open_run(options.run)
+    figures = find(run.study).figures
+    if options.kind not in figures:
+        raise unknown(f"figure of {run.study}", options.kind, figures)
+    save(figures[options.kind](run), options.output)
+    print(options.output)
+    return CONFIRMED
+
+
+def _request(slug: str, options: argparse.Namespace) -> "Request":
+    """The request, with what can be checked before torch is imported checked."""
+    from trained.config import override
+
+    override(find(slug).preset(options.preset).config, options.assignments)
+    from .experiment import Request, parse_seeds
+
+    return Request(
+        study=slug,
+        preset=options.preset,
+        assignments=tuple(options.assignments),
+        seeds=parse_seeds(options.seeds) if options.seeds else None,
+        device=options.device,
+        out=options.out,
+    )
+
+
+def _prepared(request: "Request") -> "Run":
+    from .experiment import prepare
+
+    return prepare(request)
+
+
+def _train_with_progress(run: "Run") -> None:
+    from rich.console import Console
+
+    from .experiment import train_run
+    from .progress import TrainingProgress
+
+    with TrainingProgress(Console(stderr=True), run.study) as observer:
+        train_run(run, observer=observer)
+
+
+def _show(confirmation: "Confirmation") -> None:
+    from rich.console import Console
+
+    from .tables import print_verdicts
+
+    manifest = confirmation.run.manifest
+    seeds = len(manifest["seeds"])
+    title = (
+        f"{manifest['study']}, preset {manifest['preset']}, {seeds} seeds, "
+        f"{confirmation.seconds:.0f} s, {confirmation.run.path}"
+    )
+    print_verdicts(Console(), title, confirmation.verdicts)
+
+
+def _render_all(run: "Run") -> None:
+    from probes.figures import save
+
+    for kind, draw in find(run.study).figures.items():
+        file = run.path / "figures" / f"{kind}.png"
+        save(draw(run), file)
+        print(file)
+
+
+def _write_json(path: Path | None, confirmations: "Sequence[Confirmation]") -> None:
+    if path is None:
+        return
+    from trained.store import write_json
+
+    objects = [confirmation.as_dict() for confirmation in confirmations]
+    write_json(path, objects[0] if len(objects) == 1 else objects)
+
+
+def entry_point() -> NoReturn:
+    """What the installed command calls."""
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The recall study: claims, evidence and figures."""

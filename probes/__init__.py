@@ -1,0 +1,1 @@
+"""Signals: pure functions of tensors, and the figures that draw them."""

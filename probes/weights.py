@@ -1,0 +1,79 @@
+"""What do the weights themselves say: how low their rank, how diagonal their blocks?
+
+Falsified by: a spectrum, or a diagonal, no different from that of a matrix with
+shuffled rows.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def nuclear_norm(matrix: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
+    """Sum of the singular values, at least 0.
+
+    |M|_* = sum over i of sigma_i, the norm that gradient descent on a factorised model
+    is biased to keep small ("Identity Bridge").
+    """
+    return torch.linalg.svdvals(matrix).sum(-1)
+
+
+def effective_rank(matrix: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
+    """Exponential of the spectral entropy, in [1, min(row, col)]; 0 for a zero matrix.
+
+    exp(-sum p_i log p_i) with p_i = sigma_i / sum sigma; Roy and Vetterli 2007, "The
+    Effective Rank: A Measure of Effective Dimensionality".
+    """
+    sizes = torch.linalg.svdvals(matrix)
+    total = sizes.sum(-1, keepdim=True)
+    shares = torch.where(total > 0, sizes / total, 0.0)
+    return torch.where(total[..., 0] > 0, torch.special.entr(shares).sum(-1).exp(), 0.0)
+
+
+def numerical_rank(
+    matrix: Float[Tensor, "*batch row col"], *, relative_tolerance: float = 1e-4
+) -> Int[Tensor, "*batch"]:
+    """Number of singular values that count, in [0, min(row, col)].
+
+    #{i: sigma_i > relative_tolerance * sigma_1}; 1e-4 is the cut of the bridge study.
+    """
+    sizes = torch.linalg.svdvals(matrix)
+    return (sizes > relative_tolerance * sizes[..., :1]).sum(-1)
+
+
+def diagonal_excess(block: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
+    """Mean of the diagonal minus mean of the rest; 0 for an uninformed block.
+
+    mean over i of B[i, i] - mean over i != j of B[i, j]. Q43 and Q44 of "Transformers
+    Provably Learn Chain-of-Thought Reasoning with Length Generalization", and the
+    blocks of Z of "Identity Bridge".
+
+    >>> diagonal_excess(torch.tensor([[3.0, 1.0], [1.0, 5.0]])).item()
+    3.0
+    """
+    size = _square_size(block)
+    if size < 2:
+        raise ValueError("diagonal_excess needs at least 2 rows, got 1")
+    diagonal = block.diagonal(dim1=-2, dim2=-1).sum(-1)
+    rest = block.sum((-2, -1)) - diagonal
+    return diagonal / size - rest / (size * (size - 1))
+
+
+def diagonal_mass(block: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
+    """Share of the absolute weight on the diagonal, in [0, 1]; 0 for a zero block.
+
+    sum over i of |B[i, i]| / sum over i, j of |B[i, j]|; about 1 / row for a block
+    whose entries know nothing of the diagonal.
+    """
+    _square_size(block)
+    size = block.abs()
+    total = size.sum((-2, -1))
+    diagonal = size.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return torch.where(total > 0, diagonal / total, 0.0)
+
+
+def _square_size(block: Float[Tensor, "*batch row col"]) -> int:
+    n_rows, n_columns = block.shape[-2:]
+    if n_rows != n_columns:
+        raise ValueError(f"a diagonal needs a square block, got {n_rows} x {n_columns}")
+    return int(n_rows)

@@ -1,0 +1,185 @@
+"""Models wired by hand, whose circuit is known, and one where it is absent.
+
+An intervention that finds these circuits and no others can be trusted elsewhere. All
+are attention-only Decoders without norms or biases. Their residual is a row of named
+subspaces: `token` and `position` hold one-hot embeddings, the others are written by
+heads and read by later heads or the unembedding.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from trained.decoder import Attention, Decoder, DecoderConfig
+
+SHARPNESS = 30.0
+"""Score of the key a wired head looks for; the others score 0."""
+LOGIT = 10.0
+"""What the answer's logit exceeds the others by."""
+
+
+@dataclass(frozen=True)
+class WiredHead:
+    """A head that carries the answer from position `key` to position `query`."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """A wired model, prompts with the answers at their last position, the circuit."""
+
+    model: Decoder
+    tokens: Int[Tensor, "batch pos"]
+    targets: Int[Tensor, " batch"]
+    circuit: tuple[WiredHead, ...]
+    idle: tuple[tuple[int, int], ...]
+    """(layer, head) of heads that write, but nothing that reaches the answer."""
+    subspaces: Mapping[str, slice]
+
+
+def copy_head_model() -> GroundTruth:
+    """One layer; head 0 copies the token at position 1, head 1 is idle.
+
+    Eight tokens, prompts of four different ones: [5, 2, 7, 0] -> 2. Head 0 finds
+    position 1 by its position embedding from everywhere and moves `token` to
+    `answer`, which the unembedding reads. Head 1 attends uniformly and adds the mean
+    `token` to `scratch`, which nothing reads.
+    """
+    n, n_pos = 8, 4
+    model, space = _blank(
+        n, n_pos, n_layers=1, widths={"answer": n, "scratch": n}, d_head=n
+    )
+    attention = model.blocks[0].attn
+    _look(attention, 0, space["position"], [0, 1, 1, 1])
+    _move(attention, 0, space["token"], space["answer"], torch.eye(n))
+    _move(attention, 1, space["token"], space["scratch"], torch.eye(n))
+    model.unembedding.data[space["answer"]] = LOGIT * torch.eye(n)
+    draws = torch.rand(32, n, generator=torch.Generator().manual_seed(0))
+    tokens = draws.argsort(dim=-1)[:, :n_pos]
+    circuit = (WiredHead(layer=0, head=0, query=3, key=1),)
+    return GroundTruth(model, tokens, tokens[:, 1], circuit, ((0, 1),), space)
+
+
+def two_hop_model(n: int = 6) -> GroundTruth:
+    """Two layers that compose a_i -> b_(i+1) -> c_(i+3) for prompts [a, r1, r2].
+
+    Tokens: a_i = i, b_i = n + i, c_i = 2n + i, r1 = 3n, r2 = 3n + 1. In layer 0,
+    head 0 at r1 reads a and writes its bridge to `bridge`; in layer 1, head 0 at r2
+    reads `bridge` at r1 and writes the object to `answer`. So after block 0 the
+    answer hangs on position 1 alone; a patch of position 0 comes too late. The
+    unembedding reads `bridge` as b tokens and `answer` as c tokens: the logit lens
+    shows b at r1 before c at r2. Head 1 of both layers is idle.
+    """
+    model, space = _two_hop_blank(n)
+    a_rows = slice(0, n)
+    first, second = (block.attn for block in model.blocks)
+    _look(first, 0, space["position"], [0, 0, 2])
+    _move(first, 0, a_rows, space["bridge"], torch.eye(n).roll(1, dims=1))
+    _look(second, 0, space["position"], [0, 0, 1])
+    _move(second, 0, space["bridge"], space["answer"], torch.eye(n).roll(2, dims=1))
+    for attention in (first, second):
+        _move(attention, 1, a_rows, space["scratch"], torch.eye(n))
+    tokens, targets = _two_hop_prompts(n)
+    circuit = (WiredHead(0, 0, query=1, key=0), WiredHead(1, 0, query=2, key=1))
+    return GroundTruth(model, tokens, targets, circuit, ((0, 1), (1, 1)), space)
+
+
+def uninformed_model(n: int = 6) -> GroundTruth:
+    """The shapes, prompts and targets of `two_hop_model`, with no circuit.
+
+    Every head attends uniformly and moves `position` only, so what is written is the
+    same for all prompts; r2 itself votes for c_0. The answer is always c_0: right for
+    one prompt in n.
+    """
+    model, space = _two_hop_blank(n)
+    for block in model.blocks:
+        for head in range(2):
+            _move(
+                block.attn, head, space["position"], space["scratch"], torch.eye(3, n)
+            )
+    r2, c_0 = 3 * n + 1, 2 * n
+    model.unembedding.data[r2, c_0] = LOGIT
+    tokens, targets = _two_hop_prompts(n)
+    idle = tuple((layer, head) for layer in range(2) for head in range(2))
+    return GroundTruth(model, tokens, targets, (), idle, space)
+
+
+def accuracy(truth: GroundTruth, logits: Float[Tensor, "batch pos d_vocab"]) -> float:
+    """Share of prompts whose largest logit at the last position is the target."""
+    return (logits[:, -1].argmax(dim=-1) == truth.targets).double().mean().item()
+
+
+def _two_hop_blank(n: int) -> tuple[Decoder, dict[str, slice]]:
+    widths = {"bridge": n, "answer": n, "scratch": n}
+    model, space = _blank(3 * n + 2, 3, n_layers=2, widths=widths, d_head=n)
+    model.unembedding.data[space["bridge"], n : 2 * n] = LOGIT * torch.eye(n)
+    model.unembedding.data[space["answer"], 2 * n : 3 * n] = LOGIT * torch.eye(n)
+    return model, space
+
+
+def _two_hop_prompts(
+    n: int,
+) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, " batch"]]:
+    subjects = torch.arange(n)
+    relations = torch.tensor([3 * n, 3 * n + 1]).expand(n, 2)
+    tokens = torch.cat([subjects[:, None], relations], dim=1)
+    return tokens, 2 * n + (subjects + 3) % n
+
+
+def _blank(
+    d_vocab: int, n_pos: int, *, n_layers: int, widths: Mapping[str, int], d_head: int
+) -> tuple[Decoder, dict[str, slice]]:
+    """A model of zero weights, except one-hot embeddings, and its subspaces."""
+    space, start = {}, 0
+    for name, width in {"token": d_vocab, "position": n_pos, **widths}.items():
+        space[name] = slice(start, start + width)
+        start += width
+    config = DecoderConfig(
+        d_vocab=d_vocab,
+        d_model=start,
+        n_layers=n_layers,
+        n_heads=2,
+        n_ctx=n_pos,
+        d_head=d_head,
+        d_mlp=0,
+        norm="none",
+        biases="none",
+        head="untied",
+        score_scale=1.0,
+    )
+    model = Decoder(config, generator=torch.Generator().manual_seed(0))
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    model.W_E.data[:, space["token"]] = torch.eye(d_vocab)
+    model.W_pos.data[:, space["position"]] = torch.eye(n_pos)
+    return model, space
+
+
+def _look(
+    attention: Attention, head: int, position: slice, keys: Sequence[int]
+) -> None:
+    """Let each position attend to the one given for it; uses n_pos of d_head."""
+    n_pos = len(keys)
+    wanted = torch.nn.functional.one_hot(torch.tensor(keys), n_pos)
+    attention.W_Q.data[head, position, :n_pos] = SHARPNESS * wanted.float()
+    attention.W_K.data[head, position, :n_pos] = torch.eye(n_pos)
+
+
+def _move(
+    attention: Attention,
+    head: int,
+    read: slice,
+    write: slice,
+    table: Float[Tensor, "read write"],
+) -> None:
+    """Let a head map one subspace of what it attends to into another."""
+    width = table.shape[0]
+    attention.W_V.data[head, read, :width] = torch.eye(width)
+    attention.W_O.data[head, :width, write] = table

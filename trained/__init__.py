@@ -1,0 +1,1 @@
+"""What is trained: tasks, small models, training, stored runs and the zoo."""

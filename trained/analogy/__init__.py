@@ -1,0 +1,1 @@
+"""The analogy study: out-of-context transfer of an attribute between entities."""

@@ -1,0 +1,74 @@
+"""An arm: one model of a study and how it is trained, as data.
+
+A study compares several arms (partial and full fine-tuning, with and without an
+identity bridge). Everything random in an arm is a function of its seed, so two arms
+that should share a relation table or a data set simply derive it from the same name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from .optimiser import Optimiser
+
+Data = Any
+"""A tree of tensors whose leaves share their first axis: a Batch or a dict of them."""
+
+Draw = Callable[[int, int], Data]
+"""(seed, step) -> data; the step is 0 for data drawn once."""
+
+Quantity = Callable[[Any, Data], Tensor]
+"""(model, data) -> a scalar tensor: a loss or a metric."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training with one loss, one optimiser and one set of parameters."""
+
+    name: str
+    steps: int
+    optimiser: Optimiser
+    loss: Quantity
+    data: Draw
+    draw: Literal["once", "each step"] = "once"
+    batch_size: int | None = None
+    """Rows per step of data drawn once, reshuffled every epoch; None: all of them."""
+    trainable: tuple[str, ...] = ("*",)
+    """Globs of parameter names; the rest is frozen."""
+    perturb: float = 0.0
+    """Radius of the ball from which the trainable parameters are displaced first."""
+    stop_below: float | None = None
+    """A seed stops, alone, once its training loss is below this."""
+    edit_gradients: Callable[[dict[str, Tensor]], None] | None = None
+    """Changes the gradients (with a leading seed axis) in place before each step."""
+    clip: float | None = None
+    """Largest norm of a seed's whole gradient."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A model, the stages that train it, and what is recorded on the way."""
+
+    name: str
+    build: Callable[[int], nn.Module]
+    """seed -> the model before training."""
+    stages: tuple[Stage, ...]
+    metrics: Mapping[str, Quantity] = field(default_factory=dict)
+    held_out: Callable[[int], Data] | None = None
+    """seed -> the data that the metrics are measured on."""
+    record_every: int = 100
+    save_steps: tuple[int, ...] = ()
+    """Steps, counted over all stages, whose weights are kept; the last always is."""
+    max_seeds: int | None = None
+    """Train only this many of the run's seeds; None: all of them."""
+
+    @property
+    def steps(self) -> int:
+        """Steps over all stages, if no seed stops early."""
+        return sum(stage.steps for stage in self.stages)
+
+    def seeds(self, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        """The seeds of a run that this arm is trained with."""
+        return seeds[: self.max_seeds]

@@ -1,0 +1,1 @@
+"""Identity Bridge: does a zero-hop task let one-hop facts compose?"""

@@ -1,0 +1,251 @@
+"""Which small transformer was trained? One decoder that every study configures.
+
+A pre-norm GPT-2 whose positions, norm, head, embedding, init scale and identity
+scalings are choices of a frozen config. It carries TransformerLens' hook points and
+parameter names, so `run_with_cache` and `run_with_hooks` work on it as they are, and it
+holds no data-dependent control flow, so `torch.func` can stack seeds. With the default
+choices it computes what Hugging Face's GPT-2 computes; a difference would refute it.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+from transformer_lens import HookedRootModule
+from transformer_lens.hook_points import HookPoint
+
+from .decoder_config import DecoderConfig as DecoderConfig
+
+Tokens = Int[Tensor, "batch pos"]
+Offset = Int[Tensor, " batch"]
+Residual = Float[Tensor, "batch pos d_model"]
+Vectors = Float[Tensor, "*batch d_model"]
+PerHead = Float[Tensor, "batch pos head d_head"]
+Pattern = Float[Tensor, "batch head pos pos"]
+Logits = Float[Tensor, "batch pos d_vocab"]
+
+
+class Norm(nn.Module):
+    """LayerNorm with or without gain and bias, or nothing; its output is hooked."""
+
+    def __init__(self, config: DecoderConfig, gain: bool):
+        super().__init__()
+        layer = nn.LayerNorm(config.d_model, elementwise_affine=gain)
+        self.layer = layer if config.norm == "layer" else nn.Identity()
+        self.hook_normalized = HookPoint()
+
+    def forward(self, residual: Residual) -> Residual:
+        """The normalised residual."""
+        return self.hook_normalized(self.layer(residual))
+
+
+class Attention(nn.Module):
+    """Multi-head attention with an explicit pattern and per-head results."""
+
+    mask: Tensor
+    orthogonal: Tensor
+
+    def __init__(self, config: DecoderConfig, *, generator: Generator):
+        super().__init__()
+        self.config = config
+        heads, d_model, d_head = config.n_heads, config.d_model, config.head_size
+        inward, outward = config.std(d_model), config.std(heads * d_head)
+        self.W_Q = _normal((heads, d_model, d_head), inward, generator)
+        self.W_K = _normal((heads, d_model, d_head), inward, generator)
+        self.W_V = _normal((heads, d_model, d_head), inward, generator)
+        self.W_O = _normal((heads, d_head, d_model), outward, generator)
+        self.b_Q = _zeros((heads, d_head), config.biases == "all")
+        self.b_K = _zeros((heads, d_head), config.biases == "all")
+        self.b_V = _zeros((heads, d_head), config.biases == "all")
+        self.b_O = _zeros((d_model,), config.biases == "all")
+        self.a = _zeros((heads,), config.key_query_identity != 0)
+        self.b = _zeros((heads,), config.value_output_identity != 0)
+        if config.matching == "orthogonal":
+            rotation = _orthonormal(d_model, d_model, generator)
+            self.register_buffer("orthogonal", rotation)
+        future = torch.ones(config.n_ctx, config.n_ctx, dtype=torch.bool).triu(1)
+        self.register_buffer("mask", future, persistent=False)
+        self.hook_q, self.hook_k, self.hook_v = HookPoint(), HookPoint(), HookPoint()
+        self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
+        self.hook_z, self.hook_result = HookPoint(), HookPoint()
+
+    def forward(self, x: Residual) -> Residual:
+        """What all heads write, for the normalised residual x."""
+        q = self.hook_q(_project(x, self.W_Q, self.b_Q))
+        k = self.hook_k(_project(x, self.W_K, self.b_K))
+        v = self.hook_v(_project(x, self.W_V, self.b_V))
+        scores = self.hook_attn_scores(self._scores(q, k, x))
+        pattern = self.hook_pattern(scores.softmax(dim=-1))
+        z = einsum(pattern, v, "batch head q k, batch k head d -> batch q head d")
+        return self._output(self.hook_z(z), pattern, x)
+
+    def _scores(self, q: PerHead, k: PerHead, x: Residual) -> Pattern:
+        given, default = self.config.score_scale, self.config.head_size**-0.5
+        scores = einsum(q, k, "batch q head d, batch k head d -> batch head q k")
+        scores = scores * (default if given is None else given)
+        if self.a is not None:
+            keys = x @ self.orthogonal if self.config.matching == "orthogonal" else x
+            match = einsum(x, keys, "batch q d, batch k d -> batch q k")
+            if self.config.matching == "off_diagonal":
+                match = match - torch.diag_embed(match.diagonal(dim1=1, dim2=2))
+            a = self.config.key_query_identity * self.a
+            scores = scores + einsum(a, match, "head, batch q k -> batch head q k")
+        if self.config.mask == "none":
+            return scores
+        return scores.masked_fill(self.mask[: x.shape[1], : x.shape[1]], -torch.inf)
+
+    def _output(self, z: PerHead, pattern: Pattern, x: Residual) -> Residual:
+        # Per-head results are as large as n_heads residuals, so they are formed
+        # only for a listener; a hook on them therefore always fires.
+        listened = self.hook_result._forward_hooks or self.hook_result._backward_hooks
+        to = "batch q head d_model" if listened else "batch q d_model"
+        out = einsum(z, self.W_O, f"batch q head d, head d d_model -> {to}")
+        if self.b is not None:
+            b = self.config.value_output_identity * self.b
+            axes = "batch head q k, head, batch k d_model"
+            out = out + einsum(pattern, b, x, f"{axes} -> {to}")
+        if listened:
+            out = self.hook_result(out).sum(dim=2)
+        return out if self.b_O is None else out + self.b_O
+
+
+class MLP(nn.Module):
+    """Two linear maps with an activation between them."""
+
+    def __init__(self, config: DecoderConfig, *, generator: Generator):
+        super().__init__()
+        d_model, d_mlp = config.d_model, config.mlp_size
+        self.activation = config.activation
+        self.W_in = _normal((d_model, d_mlp), config.std(d_model), generator)
+        self.b_in = _zeros((d_mlp,), config.biases != "none")
+        self.W_out = _normal((d_mlp, d_model), config.std(d_mlp), generator)
+        self.b_out = _zeros((d_model,), config.biases != "none")
+        self.hook_pre, self.hook_post = HookPoint(), HookPoint()
+
+    def forward(self, x: Residual) -> Residual:
+        """What the MLP writes, for the normalised residual x."""
+        pre = self.hook_pre(F.linear(x, self.W_in.mT, self.b_in))
+        tanh = "tanh" if self.activation == "gelu_new" else "none"
+        relu = self.activation == "relu"
+        post = F.relu(pre) if relu else F.gelu(pre, approximate=tanh)
+        return F.linear(self.hook_post(post), self.W_out.mT, self.b_out)
+
+
+class Block(nn.Module):
+    """Attention, then an MLP, each read from a norm and added to the residual."""
+
+    def __init__(self, config: DecoderConfig, *, generator: Generator):
+        super().__init__()
+        self.ln1 = Norm(config, gain=True)
+        self.attn = Attention(config, generator=generator)
+        self.mlp = None
+        if config.mlp_size:
+            self.ln2 = Norm(config, gain=True)
+            self.mlp = MLP(config, generator=generator)
+            self.hook_mlp_out = HookPoint()
+        self.hook_resid_pre, self.hook_attn_out = HookPoint(), HookPoint()
+        self.hook_resid_mid, self.hook_resid_post = HookPoint(), HookPoint()
+
+    def forward(self, residual: Residual) -> Residual:
+        """The residual after the block."""
+        residual = self.hook_resid_pre(residual)
+        residual = residual + self.hook_attn_out(self.attn(self.ln1(residual)))
+        residual = self.hook_resid_mid(residual)
+        if self.mlp is not None:
+            residual = residual + self.hook_mlp_out(self.mlp(self.ln2(residual)))
+        return self.hook_resid_post(residual)
+
+
+class Decoder(HookedRootModule):
+    """A small GPT-2, drawn from the generator and placed on the generator's device.
+
+    `forward` is `readout(through(embed(tokens)))`; the three parts serve runs that
+    start from a stored residual, stop early or need no logits.
+    """
+
+    W_E: Tensor
+
+    def __init__(self, config: DecoderConfig, *, generator: Generator):
+        super().__init__()
+        self.config = config
+        d_vocab, d_model = config.d_vocab, config.d_model
+        std = config.embedding_std or config.std(d_model)
+        if config.embedding == "orthonormal":
+            self.register_buffer("W_E", _orthonormal(d_vocab, d_model, generator))
+        else:
+            self.W_E = _normal((d_vocab, d_model), std, generator)
+        if config.positions == "learned":
+            self.W_pos = _normal((config.n_ctx, d_model), std, generator)
+            self.hook_pos_embed = HookPoint()
+        blocks = [Block(config, generator=generator) for _ in range(config.n_layers)]
+        self.blocks = cast(Sequence[Block], nn.ModuleList(blocks))
+        self.ln_final = Norm(config, config.final_gain == "trained")
+        if config.head != "tied":
+            shape = (d_model, config.output_size)
+            self.unembedding = _normal(shape, config.std(d_model), generator)
+        self.b_U = _zeros((config.output_size,), config.head == "affine")
+        self.hook_embed, self.hook_logits = HookPoint(), HookPoint()
+        self.setup()
+        self.to(generator.device)
+
+    @property
+    def W_U(self) -> Float[Tensor, "d_model d_vocab"]:
+        """The unembedding; of a tied head, the transposed embedding."""
+        return self.W_E.mT if self.config.head == "tied" else self.unembedding
+
+    def forward(self, tokens: Tokens, *, offset: Offset | None = None) -> Logits:
+        """The logits at every position; `offset` shifts each prompt's positions."""
+        return self.readout(self.through(self.embed(tokens, offset=offset)))
+
+    def embed(self, tokens: Tokens, *, offset: Offset | None = None) -> Residual:
+        """The residual before the first block."""
+        n_pos, n_ctx = tokens.shape[1], self.config.n_ctx
+        require(n_pos <= n_ctx, f"prompt of {n_pos} tokens: the context holds {n_ctx}")
+        residual = self.hook_embed(F.embedding(tokens, self.W_E))
+        if self.config.positions == "none":
+            require(offset is None, "offset given: it needs positions=learned")
+            return residual
+        positions = torch.arange(n_pos, device=tokens.device).expand(tokens.shape)
+        if offset is not None:
+            positions = positions + rearrange(offset, "batch -> batch 1")
+        return residual + self.hook_pos_embed(F.embedding(positions, self.W_pos))
+
+    def through(
+        self, residual: Residual, start: int = 0, stop: int | None = None
+    ) -> Residual:
+        """The residual after blocks start, ..., stop - 1."""
+        for block in self.blocks[start:stop]:
+            residual = block(residual)
+        return residual
+
+    def readout(self, residual: Residual) -> Logits:
+        """The logits of the residual after the last block."""
+        normalized = self.ln_final(residual)
+        return self.hook_logits(F.linear(normalized, self.W_U.mT, self.b_U))
+
+    def final_norm(self, residual: Vectors) -> Vectors:
+        """The residual as the unembedding reads it; fires no hook (logit lens)."""
+        return self.ln_final.layer(residual)
+
+
+def _normal(shape: tuple[int, ...], std: float, generator: Generator) -> nn.Parameter:
+    draw = torch.randn(shape, generator=generator, device=generator.device)
+    return nn.Parameter(std * draw)
+
+
+def _zeros(shape: tuple[int, ...], wanted: bool) -> nn.Parameter | None:
+    return nn.Parameter(torch.zeros(shape)) if wanted else None
+
+
+def _orthonormal(rows: int, columns: int, generator: Generator) -> Tensor:
+    draw = torch.randn(columns, rows, generator=generator, device=generator.device)
+    return torch.linalg.qr(draw).Q.mT.contiguous()
+
+
+def _project(x: Residual, weight: Tensor, bias: Tensor | None) -> PerHead:
+    out = einsum(x, weight, "batch pos d, head d d_head -> batch pos head d_head")
+    return out if bias is None else out + bias

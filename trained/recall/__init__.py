@@ -1,0 +1,1 @@
+"""In-context factual recall: an associative memory read by pairwise attention."""

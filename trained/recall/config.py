@@ -1,0 +1,108 @@
+"""The sizes of the recall study. Symbols in brackets are the paper's."""
+
+from dataclasses import dataclass
+from math import factorial
+
+from trained.config import require
+from trained.preset import Preset
+
+
+@dataclass(frozen=True)
+class Config:
+    """One row of the study; the two relation tables are always both run."""
+
+    n_subjects: int = 8
+    """Subjects, and as many answers [n]; a prime power, for the affine table."""
+    n_relations: int = 64
+    """Rows of the random table [m]; the affine table always has n(n-1)."""
+    n_examples: int = 2
+    """In-context examples [k]."""
+    temperature: float = 0.05
+    """Of the fine-tuning with Adam [T]."""
+    warmup_temperatures: tuple[float, ...] = (0.05, 0.03)
+    """Of the three-subject model of Theorem 2."""
+    low_temperatures: tuple[float, ...] = (0.004,)
+    """Of Algorithm 1 at general n (Theorems 1 and 3)."""
+    theorem_subjects: tuple[int, ...] = (8,)
+    """Values of n for Theorems 1 and 3, each with its affine table."""
+    sample_sizes: tuple[int, ...] = (1, 8)
+    """Numbers of fine-tuning prompts in Figure 3 [N]; the largest must suffice."""
+    sample_tables: tuple[str, ...] = ("affine",)
+    """Tables of Figure 3: `affine` (with n_subjects) or a size n of a random one."""
+    full_steps: int = 1200
+    """Adam steps on the whole key-query matrix."""
+    pretrained_steps: int = 0
+    """Steps that pretrain the memory of Figure 4; 0 leaves the figure out."""
+    n_test: int = 2000
+    """Unseen prompts for accuracies."""
+
+    def __post_init__(self) -> None:
+        for n in (self.n_subjects, *self.theorem_subjects):
+            require(
+                is_prime_power(n) and n >= 3,
+                f"{n} subjects: the affine table needs a prime power of at least 3",
+            )
+        n, m, k = self.n_subjects, self.n_relations, self.n_examples
+        require(2 <= k <= 4, f"n_examples={k}: choose 2, 3 or 4")
+        require(k < n, f"n_examples={k} needs more than {k} subjects, not {n}")
+        most = factorial(min(n, 12))
+        require(2 <= m <= most, f"n_relations={m}: {n} subjects allow 2 to {most}")
+        temperatures = (
+            self.temperature,
+            *self.warmup_temperatures,
+            *self.low_temperatures,
+        )
+        for t in temperatures:
+            require(0 < t <= 10, f"temperature {t} is outside (0, 10]")
+        for name in self.sample_tables:
+            require(
+                name == "affine" or (name.isdecimal() and int(name) > k),
+                f"sample_tables={name}: give affine or a number of subjects above {k}",
+            )
+        self._check_counts()
+
+    def _check_counts(self) -> None:
+        require(bool(self.warmup_temperatures), "warmup_temperatures is empty")
+        require(bool(self.low_temperatures), "low_temperatures is empty")
+        require(bool(self.theorem_subjects), "theorem_subjects is empty")
+        require(
+            bool(self.sample_sizes) and all(size >= 1 for size in self.sample_sizes),
+            f"sample_sizes={self.sample_sizes}: give numbers of at least 1",
+        )
+        require(self.full_steps >= 1, f"full_steps={self.full_steps}: at least 1")
+        require(self.n_test >= 100, f"n_test={self.n_test}: at least 100")
+        require(self.pretrained_steps >= 0, "pretrained_steps must not be negative")
+
+
+def is_prime_power(number: int) -> bool:
+    """Whether a finite field with that many elements exists.
+
+    >>> [n for n in range(2, 17) if is_prime_power(n)]
+    [2, 3, 4, 5, 7, 8, 9, 11, 13, 16]
+    """
+    return number >= 2 and prime_base(number) > 0
+
+
+def prime_base(number: int) -> int:
+    """The prime whose power the number is, or 0."""
+    prime = next(p for p in range(2, number + 1) if number % p == 0)
+    while number % prime == 0:
+        number //= prime
+    return prime if number == 1 else 0
+
+
+QUICK = Config()
+
+PAPER = Config(
+    low_temperatures=(0.004, 0.002),
+    theorem_subjects=(5, 8, 9, 16),
+    sample_sizes=(1, 2, 4, 8, 16, 64),
+    sample_tables=("affine", "8", "16", "32"),
+    full_steps=2500,
+    pretrained_steps=1500,
+)
+
+PRESETS = {
+    "quick": Preset(QUICK, n_seeds=5, cost="about a minute"),
+    "paper": Preset(PAPER, n_seeds=10, cost="about half an hour"),
+}

@@ -1,0 +1,149 @@
+"""One attention layer over one-hot positions, then a quadratic associative memory.
+
+    h = W_P (z_last + Z softmax(Z^T W_KQ z_last)),   f = V^T (W h)^2,   logits = Phi f
+
+with z_i = (e_i ; phi(u_i)): positions are concatenated, the values and the residual
+carry tokens only. Section 3 of "Fine-Tuning Dynamics of In-Context Factual Recall in
+Transformers". Only the last query is ever used, so patterns have one query row.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformer_lens import HookedRootModule
+from transformer_lens.hook_points import HookPoint
+
+from .relations import Table
+
+
+class RecallModel(HookedRootModule):
+    """The paper's model; `W_KQ` and the memory are parameters."""
+
+    def __init__(
+        self,
+        embedding: Float[Tensor, "d_vocab d_model"],
+        n_positions: int,
+        keys: Float[Tensor, "d_mlp d_model"],
+        values: Float[Tensor, "d_mlp d_model"],
+    ) -> None:
+        super().__init__()
+        self.W_E: Tensor
+        self.register_buffer("W_E", embedding)
+        width = n_positions + embedding.shape[1]
+        block = _Block(n_positions, width, keys=keys, values=values)
+        self.blocks = nn.ModuleList([block])
+        self.hook_embed = HookPoint()
+        self.hook_logits = HookPoint()
+        self.setup()
+
+    def forward(
+        self, tokens: Int[Tensor, "batch pos"]
+    ) -> Float[Tensor, "batch 1 d_vocab"]:
+        """Logits over the whole vocabulary after the last token."""
+        embedded = self.hook_embed(self.W_E[tokens])
+        return self.hook_logits(self.blocks[0](embedded) @ self.W_E.T)
+
+    @property
+    def W_KQ(self) -> Tensor:
+        """The merged key-query matrix, positions first, then the embedding."""
+        return self.get_parameter("blocks.0.attn.W_KQ")
+
+    @property
+    def W_U(self) -> Float[Tensor, "d_model d_vocab"]:
+        """The unembedding, for a logit lens."""
+        return self.W_E.T
+
+
+class _Block(nn.Module):
+    def __init__(
+        self, n_positions: int, width: int, *, keys: Tensor, values: Tensor
+    ) -> None:
+        super().__init__()
+        self.attn = _LastQueryAttention(n_positions, width, keys.dtype)
+        self.mlp = _QuadraticMemory(keys, values)
+        self.hook_resid_pre = HookPoint()
+        self.hook_attn_out = HookPoint()
+        self.hook_resid_mid = HookPoint()
+        self.hook_mlp_out = HookPoint()
+        self.hook_resid_post = HookPoint()
+
+    def forward(
+        self, embedded: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch 1 d_model"]:
+        residual = self.hook_resid_pre(embedded)
+        attended = self.hook_attn_out(self.attn(residual))
+        mid = self.hook_resid_mid(residual[:, -1:] + attended)
+        # The memory's output replaces the residual: the paper has no second skip.
+        return self.hook_resid_post(self.hook_mlp_out(self.mlp(mid)))
+
+
+class _LastQueryAttention(nn.Module):
+    def __init__(self, n_positions: int, width: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.n_positions = n_positions
+        self.W_KQ = nn.Parameter(torch.zeros(width, width, dtype=dtype))
+        self.hook_attn_scores = HookPoint()
+        self.hook_pattern = HookPoint()
+
+    def forward(
+        self, residual: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch 1 d_model"]:
+        length, n = residual.shape[1], self.n_positions
+        # z_last is one-hot in its position part, so that product is a column.
+        query = self.W_KQ[:, length - 1] + residual[:, -1] @ self.W_KQ[:, n:].T
+        scores = query[:, :length] + torch.einsum(
+            "b p d, b d -> b p", residual, query[:, n:]
+        )
+        scores = self.hook_attn_scores(scores[:, None, None])
+        pattern = self.hook_pattern(scores.softmax(-1))
+        return pattern[:, 0] @ residual
+
+
+class _QuadraticMemory(nn.Module):
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.W_in = nn.Parameter(keys)
+        self.W_out = nn.Parameter(values)
+        self.hook_pre = HookPoint()
+        self.hook_post = HookPoint()
+
+    def forward(
+        self, residual: Float[Tensor, "batch 1 d_model"]
+    ) -> Float[Tensor, "batch 1 d_model"]:
+        pre = self.hook_pre(residual @ self.W_in.T)
+        return self.hook_post(pre.square()) @ self.W_out
+
+
+def constructed_memory(
+    table: Table, embedding: Float[Tensor, "d_vocab d_model"]
+) -> tuple[Float[Tensor, "d_mlp d_model"], Float[Tensor, "d_mlp d_model"]]:
+    """Keys and values of Lemma 1's memory of all facts, width 3 n^2.
+
+    For every pair (s, a), with rho the sum of phi(r) over the relations r(s) = a:
+    phi(s)+rho -> phi(a); phi(a)+phi(s) -> rho; phi(a)+rho -> phi(s), in this order.
+    Pairs without a relation are kept (rho = 0): without them the answer logits would
+    differ before the relation is known, and Lemma 4 would fail.
+    """
+    n_relations, n = table.shape
+    subject = embedding[:n, None].expand(n, n, -1)
+    answer = embedding[None, n : 2 * n].expand(n, n, -1)
+    fits = nn.functional.one_hot(table, n).to(embedding.dtype)
+    relations = embedding[2 * n : 2 * n + n_relations]
+    rho = torch.einsum("r s a, r d -> s a d", fits, relations)
+    keys = torch.stack([subject + rho, answer + subject, answer + rho])
+    values = torch.stack([answer, rho, subject])
+    return keys.flatten(0, 2), values.flatten(0, 2)
+
+
+def memory_neurons(table: Table) -> Int[Tensor, "use subject answer"]:
+    """Indices of the memory's neurons: use 0 gives answers, 1 relations, 2 subjects."""
+    n = table.shape[1]
+    return torch.arange(3 * n * n).reshape(3, n, n)
+
+
+def orthogonal_embedding(
+    size: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "size size"]:
+    """A random orthogonal matrix; its rows are the token embeddings."""
+    gaussian = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    return torch.linalg.qr(gaussian).Q.to(dtype)

@@ -1,0 +1,157 @@
+"""Runs on disk: safetensors and JSON only, every file written whole or not at all.
+
+A run is a directory:
+
+    manifest.json                 study, preset, config, seeds, environment, arms
+    <arm>/weights-<step>.safetensors   every tensor with a leading seed axis
+    <arm>/metrics.safetensors     `step` and one [seed, record] tensor per metric
+    <arm>/group-<i>/...           the state of an unfinished arm; gone when it is done
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .errors import BadInput, unknown
+
+SCHEMA = 1
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a safetensors file atomically; metadata values are stored as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    whole = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
+    }
+    text = {key: json.dumps(value) for key, value in (metadata or {}).items()}
+    save_file(whole, partial, metadata=text)
+    _publish(partial, path)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and metadata of a file; `BadInput` if missing or truncated."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"cannot read {path}: {reason}") from error
+    return tensors, {key: json.loads(value) for key, value in metadata.items()}
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(value, indent=1) + "\n")
+    _publish(partial, path)
+
+
+def _publish(partial: Path, path: Path) -> None:
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stored run; its manifest is read anew on each access."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, manifest: Mapping[str, Any]) -> "Run":
+        """Start a run, or come back to one that was started with the same manifest."""
+        run = cls(path)
+        if not (path / "manifest.json").exists():
+            write_json(
+                path / "manifest.json", {"schema": SCHEMA, **manifest, "arms": {}}
+            )
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """A run that exists; `BadInput` if there is none or its manifest is broken."""
+        if not (path / "manifest.json").is_file():
+            raise BadInput(f"{path} is not a run: it has no manifest.json")
+        run = cls(path)
+        missing = {"schema", "study", "config", "seeds", "arms"} - run.manifest.keys()
+        if missing:
+            raise BadInput(f"{path}/manifest.json lacks {', '.join(sorted(missing))}")
+        return run
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What was trained: study, preset, config, seeds, environment, arms."""
+        file = self.path / "manifest.json"
+        try:
+            return dict(json.loads(file.read_text()))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"{file} is not valid JSON: {error}") from error
+
+    @property
+    def study(self) -> str:
+        """The slug of the study that the run belongs to."""
+        return str(self.manifest["study"])
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that were asked for."""
+        return tuple(self.manifest["seeds"])
+
+    def is_done(self, arm: str) -> bool:
+        """Whether the arm is trained to its end."""
+        return arm in self.manifest["arms"]
+
+    def record(self, arm: str) -> dict[str, Any]:
+        """The manifest's entry of a finished arm."""
+        arms = self.manifest["arms"]
+        if arm not in arms:
+            raise unknown("arm", arm, arms or "none is finished yet; run `train` again")
+        return dict(arms[arm])
+
+    def weights(self, arm: str, step: int | None = None) -> dict[str, Tensor]:
+        """All tensors of a saved step (default: the last), seed axis first."""
+        steps = self.record(arm)["saved_steps"]
+        step = steps[-1] if step is None else step
+        if step not in steps:
+            raise unknown(f"saved step of {arm}", step, steps)
+        return read_tensors(self.path / arm / f"weights-{step}.safetensors")[0]
+
+    def metrics(self, arm: str) -> dict[str, Tensor]:
+        """`step` [record] and every metric [seed, record] over training."""
+        self.record(arm)
+        return read_tensors(self.path / arm / "metrics.safetensors")[0]
+
+    def finish(
+        self, arm: str, metrics: Mapping[str, Tensor], record: Mapping[str, Any]
+    ) -> None:
+        """Store the metrics of an arm, mark it done and drop its unfinished state."""
+        write_tensors(self.path / arm / "metrics.safetensors", metrics)
+        manifest = self.manifest
+        manifest["arms"][arm] = dict(record)
+        write_json(self.path / "manifest.json", manifest)
+        for directory in (self.path / arm).glob("group-*"):
+            shutil.rmtree(directory)
+
+    def save_weights(self, arm: str, step: int, weights: Mapping[str, Tensor]) -> None:
+        """Store the weights of one step, seed axis first."""
+        write_tensors(self.path / arm / f"weights-{step}.safetensors", weights)
+
+
+def concatenate(groups: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Groups of seeds joined along their seed axis."""
+    return {name: torch.cat([g[name] for g in groups]) for name in groups[0]}

@@ -1,0 +1,300 @@
+"""One group of seeds through all stages of an arm, resumable at every step.
+
+The stored state means "about to take this step", so a resumed group repeats no step
+and skips none.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .arm import Arm, Data, Stage
+from .ensemble import Ensemble, leaves, move, rows, stack
+from .errors import BadInput
+from .history import History
+from .seeding import generator
+from .store import read_tensors, write_tensors
+
+Batching = Literal["auto", "vmap", "loop"]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to train, as opposed to what: device, batching, how often to save."""
+
+    device: str = "cpu"
+    batching: Batching = "auto"
+    save_seconds: float = 10.0
+    """An unfinished arm loses at most this much work when it is killed."""
+
+
+class Observer:
+    """Is told of every step and epoch; a progress bar is one."""
+
+    def on_arm(self, arm: Arm, seeds: Sequence[int]) -> None:
+        """An arm starts."""
+
+    def on_step(self, arm: Arm, step: int, losses: Tensor) -> None:
+        """A step was taken; `losses` are the seeds' training losses before it."""
+
+    def on_epoch(self, arm: Arm, epoch: int) -> None:
+        """All rows of data drawn once were seen once more."""
+
+
+def stacked_models(arm: Arm, seeds: Sequence[int], device: str) -> Ensemble:
+    """The arm's models of these seeds, before training, as one program."""
+    ensemble = Ensemble([arm.build(seed).to(device) for seed in seeds])
+    for tensor in ensemble.parameters.values():
+        tensor.requires_grad_()
+    return ensemble
+
+
+class Trainer:
+    """Trains one group of seeds through all stages, saving its state as it goes."""
+
+    def __init__(
+        self,
+        arm: Arm,
+        seeds: Sequence[int],
+        engine: Engine,
+        folder: Path,
+        observer: Observer,
+    ) -> None:
+        self.arm, self.seeds, self.engine = arm, seeds, engine
+        self.folder, self.observer = folder, observer
+        self.ensemble = stacked_models(arm, seeds, engine.device)
+        self.history = History()
+        self.stopped_at = torch.full((len(seeds), len(arm.stages)), -1)
+        self.active = torch.ones(len(seeds), dtype=torch.bool, device=engine.device)
+        self.stage_index, self.step = 0, 0
+        self.optimiser: torch.optim.Optimizer | None = None
+        self.held_out = self._gather(arm.held_out) if arm.held_out else None
+        self._last_save = time.monotonic()
+
+    def train(self) -> None:
+        """Run every stage from where the stored state left it."""
+        state = self._load()
+        while self.stage_index < len(self.arm.stages):
+            stage = self.arm.stages[self.stage_index]
+            self._begin(stage, state)
+            self._run(stage)
+            state, self.stage_index, self.step = None, self.stage_index + 1, 0
+        self._save_weights(self.arm.steps)
+        self._save()
+
+    def weights_file(self, step: int) -> Path:
+        """Where the group's weights of a step are kept until the arm is done."""
+        return self.folder / f"weights-{step}.safetensors"
+
+    def _begin(self, stage: Stage, state: dict[str, Tensor] | None) -> None:
+        chosen = [
+            tensor.requires_grad_(any(fnmatch(name, glob) for glob in stage.trainable))
+            for name, tensor in self.ensemble.parameters.items()
+        ]
+        chosen = [tensor for tensor in chosen if tensor.requires_grad]
+        if not chosen:
+            raise BadInput(
+                f"stage {stage.name}: {stage.trainable} matches no parameter"
+            )
+        self.optimiser = stage.optimiser.build(chosen)
+        if state is not None:
+            _load_optimiser(self.optimiser, state)
+            return
+        self.active.fill_(True)
+        if stage.perturb:
+            self._perturb(stage, chosen)
+
+    @torch.no_grad()
+    def _perturb(self, stage: Stage, chosen: list[Tensor]) -> None:
+        """Displace each seed's parameters uniformly in a ball of the stage's radius."""
+        for index, seed in enumerate(self.seeds):
+            source = generator(seed, self.arm.name, stage.name, "perturb")
+            noise = [
+                torch.randn(t.shape[1:], generator=source, dtype=t.dtype)
+                for t in chosen
+            ]
+            norm = torch.stack([n.square().sum() for n in noise]).sum().sqrt()
+            size = sum(n.numel() for n in noise)
+            radius = torch.rand((), generator=source, dtype=norm.dtype) ** (1 / size)
+            for tensor, direction in zip(chosen, noise, strict=True):
+                move_by = stage.perturb * radius / norm * direction
+                tensor[index] += move_by.to(tensor.device)
+
+    def _run(self, stage: Stage) -> None:
+        start = sum(s.steps for s in self.arm.stages[: self.stage_index])
+        once = None
+        if stage.draw == "once":
+            once = self._gather(lambda seed: stage.data(seed, 0))
+        while self.step < stage.steps:
+            self._save_when_due(start + self.step)
+            if self.active.any():
+                self._take_step(stage, self._batch(stage, once), start + self.step)
+            elif self._is_record(start + self.step):
+                self.history.repeat(start + self.step)
+            self.step += 1
+        if start + stage.steps == self.arm.steps:
+            data = self._batch(stage, once)
+            losses = self.ensemble.values(stage.loss, data).detach()
+            self._record(self.arm.steps, losses)
+
+    def _batch(self, stage: Stage, once: Data | None) -> Data:
+        if once is None:
+            return self._gather(lambda seed: stage.data(seed, self.step))
+        if stage.batch_size is None:
+            return once
+        n_rows = leaves(once)[0].shape[1]
+        per_epoch = -(-n_rows // stage.batch_size)
+        epoch, place = divmod(self.step, per_epoch)
+        if place == 0 and epoch > 0:
+            self.observer.on_epoch(self.arm, epoch)
+        order = torch.stack(
+            [
+                torch.randperm(
+                    n_rows,
+                    generator=generator(s, self.arm.name, stage.name, "epoch", epoch),
+                )
+                for s in self.seeds
+            ]
+        ).to(self.engine.device)
+        first = place * stage.batch_size
+        return rows(once, order[:, first : first + stage.batch_size])
+
+    def _take_step(self, stage: Stage, data: Data, step: int) -> None:
+        assert self.optimiser is not None
+        losses = self.ensemble.values(stage.loss, data)
+        self.optimiser.zero_grad()
+        torch.autograd.backward(losses.sum())
+        losses = losses.detach()
+        if self._is_record(step):
+            self._record(step, losses)
+        if stage.stop_below is not None:
+            self._stop(losses, stage.stop_below)
+        self._edit_gradients(stage)
+        self.optimiser.param_groups[0]["lr"] = stage.optimiser.rate(
+            self.step, stage.steps
+        )
+        self._update(stage)
+        self.observer.on_step(self.arm, step, losses)
+
+    def _stop(self, losses: Tensor, threshold: float) -> None:
+        newly = self.active & (losses < threshold)
+        self.stopped_at[newly.cpu(), self.stage_index] = self.step
+        self.active &= ~newly
+
+    def _edit_gradients(self, stage: Stage) -> None:
+        gradients = {
+            name: tensor.grad
+            for name, tensor in self.ensemble.parameters.items()
+            if tensor.grad is not None
+        }
+        if stage.edit_gradients is not None:
+            stage.edit_gradients(gradients)
+        if stage.clip is not None:
+            squares = [g.square().flatten(1).sum(1) for g in gradients.values()]
+            norm = torch.stack(squares).sum(0).sqrt()
+            factor = (stage.clip / norm.clamp_min(1e-12)).clamp_max(1.0)
+            for gradient in gradients.values():
+                gradient.mul_(_per_seed(factor, gradient))
+
+    @torch.no_grad()
+    def _update(self, stage: Stage) -> None:
+        assert self.optimiser is not None
+        moving = stage.stop_below is None or bool(self.active.all())
+        tensors = self.optimiser.param_groups[0]["params"]
+        before = [] if moving else [tensor.clone() for tensor in tensors]
+        self.optimiser.step()
+        for tensor, old in zip(tensors, before, strict=False):
+            tensor.copy_(torch.where(_per_seed(self.active, tensor), tensor, old))
+
+    def _is_record(self, step: int) -> bool:
+        return step % self.arm.record_every == 0
+
+    def _record(self, step: int, losses: Tensor) -> None:
+        if not torch.isfinite(losses).all():
+            bad = [
+                s for s, x in zip(self.seeds, losses, strict=True) if not x.isfinite()
+            ]
+            raise BadInput(
+                f"arm {self.arm.name}: the loss of seed {bad[0]} is not finite at step"
+                f" {step}; lower the learning rate"
+            )
+        with torch.no_grad():
+            values = {
+                name: self.ensemble.values(metric, self.held_out)
+                for name, metric in self.arm.metrics.items()
+            }
+        self.history.append(step, {"loss": losses, **values})
+
+    def _gather(self, draw: Callable[[int], Data]) -> Data:
+        """Each seed's data, drawn on the CPU for the same numbers on any device."""
+        return move(stack([draw(seed) for seed in self.seeds]), self.engine.device)
+
+    def _save_when_due(self, step: int) -> None:
+        if step in self.arm.save_steps:
+            self._save_weights(step)
+        if time.monotonic() - self._last_save >= self.engine.save_seconds:
+            self._save()
+
+    def _save_weights(self, step: int) -> None:
+        write_tensors(self.weights_file(step), self.ensemble.state())
+
+    def _save(self) -> None:
+        """Store all that the next step depends on."""
+        assert self.optimiser is not None
+        tensors = {f"model/{k}": v for k, v in self.ensemble.state().items()}
+        tensors |= {f"history/{k}": v for k, v in self.history.tensors().items()}
+        tensors |= _optimiser_tensors(self.optimiser)
+        tensors |= {"active": self.active, "stopped_at": self.stopped_at}
+        place = {
+            "stage": self.stage_index,
+            "step": self.step,
+            "recorded": self.history.steps,
+        }
+        write_tensors(self.folder / "state.safetensors", tensors, place)
+        self._last_save = time.monotonic()
+
+    def _load(self) -> dict[str, Tensor] | None:
+        """Go back to the stored state, if there is one, and give it."""
+        file = self.folder / "state.safetensors"
+        if not file.exists():
+            return None
+        state, place = read_tensors(file)
+        self.stage_index, self.step = place["stage"], place["step"]
+        self.ensemble.load(_below("model/", state))
+        self.history = History.restore(place["recorded"], _below("history/", state))
+        self.active = state["active"].to(self.engine.device)
+        self.stopped_at = state["stopped_at"]
+        return state
+
+
+def _below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+def _per_seed(values: Tensor, like: Tensor) -> Tensor:
+    """One value per seed, shaped to broadcast over a stacked tensor."""
+    return values.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"optimiser/{index}/{key}": value
+        for index, tensor in enumerate(optimiser.param_groups[0]["params"])
+        for key, value in optimiser.state[tensor].items()
+        if value is not None
+    }
+
+
+def _load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
+    for index, tensor in enumerate(optimiser.param_groups[0]["params"]):
+        stored = _below(f"optimiser/{index}/", state)
+        optimiser.state[tensor] = {
+            key: value if key == "step" else value.to(tensor.device)
+            for key, value in stored.items()
+        }
