@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
+from .config import require
 from .decoder_config import DecoderConfig as DecoderConfig
 
 Tokens = Int[Tensor, "batch pos"]

@@ -1,0 +1,152 @@
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from matplotlib import rcParams
+from matplotlib.figure import Figure
+
+from probes import figures
+from probes.measurement import Measurement
+
+
+def grid(*shape: int, axes: tuple[str, ...], **labels) -> Measurement:
+    values = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
+    return Measurement(values / values.max(), axes, labels, name="mass", unit="share")
+
+
+def tick_labels(axis) -> list[str]:
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_heatmap_shows_values_labels_and_a_colour_bar():
+    m = grid(2, 3, axes=("layer", "head"), head=("a", "b", "c"))
+    ax = figures.heatmap(m)
+    torch.testing.assert_close(
+        torch.tensor(ax.images[0].get_array()), m.values.double()
+    )
+    assert tick_labels(ax.xaxis) == ["a", "b", "c"]
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == (
+        "head",
+        "layer",
+        "mass",
+    )
+    assert ax.figure.axes[1].get_ylabel() == "mass (share)"
+
+
+def test_heatmap_of_signed_values_is_centred_on_zero():
+    m = Measurement(torch.tensor([[-1.0, 3.0]]), ("layer", "head"))
+    assert figures.heatmap(m).images[0].get_clim() == (-3, 3)
+
+
+def test_heatmap_thins_many_labels():
+    ax = figures.heatmap(grid(3, 100, axes=("layer", "key")))
+    assert len(ax.get_xticks()) <= figures.MAX_TICKS
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+def test_attention_rows_write_every_weight(shape):
+    axes = ("query", "key")[-len(shape) :]
+    ax = figures.attention_rows(grid(*shape, axes=axes, key=("s1", "a1", "EoS")))
+    assert len(ax.texts) == math.prod(shape)
+    assert ax.texts[-1].get_text() == "1.00"
+    assert tick_labels(ax.xaxis) == ["s1", "a1", "EoS"]
+    assert ax.images[0].get_clim()[0] == 0
+
+
+def test_curve_draws_the_mean_and_a_band_inside_the_range():
+    m = grid(2, 4, 3, axes=("group", "length", "seed"), length=(5, 10, 20, 40))
+    ax = figures.curve(m, x="length", hue="group")
+    first, second = ax.lines
+    assert list(first.get_xdata()) == [5, 10, 20, 40]
+    expected = m.mean("seed").select(group=1).values.tolist()
+    assert list(second.get_ydata()) == pytest.approx(expected)
+    outline = torch.tensor(ax.collections[0].get_paths()[0].vertices)[:, 1]
+    part = m.values[0]
+    assert (
+        float(part.min()) - 1e-6 <= outline.min() <= outline.max() <= part.max() + 1e-6
+    )
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1"]
+
+
+def test_curve_without_seeds_has_no_band_and_names_words():
+    m = grid(3, axes=("kind",), kind=("a", "b", 3))
+    ax = figures.curve(m, x="kind")
+    assert not ax.collections
+    assert tick_labels(ax.xaxis) == ["a", "b", "3"]
+
+
+def test_bars_have_the_mean_as_height_and_errors_over_seeds():
+    m = grid(2, 3, 4, axes=("kind", "group", "seed"))
+    ax = figures.bars(m, x="kind", hue="group")
+    heights = [bar.get_height() for bar in ax.patches]
+    expected = m.mean("seed").values.mT.flatten().tolist()
+    assert heights == pytest.approx(expected)
+    assert len(figures.bars(m.mean("seed"), x="kind", hue="group").collections) == 0
+
+
+def test_polar_places_angles_by_layer():
+    angles = Measurement(torch.tensor([[0.1, 0.3], [1.0, 2.0]]), ("layer", "pair"))
+    ax = figures.polar(angles)
+    assert list(ax.lines[0].get_xdata()) == pytest.approx([0.2, 1.5])
+    assert list(ax.lines[0].get_ydata()) == [1, 2]
+    assert ax.get_thetamax() == pytest.approx(180)
+    with pytest.raises(ValueError, match="polar axes"):
+        figures.polar(angles, ax=Figure().add_subplot())
+    with pytest.raises(ValueError, match="no axis 'layer'"):
+        figures.polar(grid(3, axes=("pair",)))
+
+
+def test_histogram_counts_every_value():
+    m = grid(2, 50, axes=("kind", "pair"), kind=("matched", "shifted"))
+    ax = figures.histogram(m, hue="kind", bins=5)
+    assert sum(bar.get_height() for bar in ax.patches) == 100
+    constant = Measurement(torch.ones(4), ("pair",))
+    assert sum(bar.get_height() for bar in figures.histogram(constant).patches) == 4
+
+
+def test_given_axes_are_used():
+    ax = Figure().add_subplot()
+    assert figures.heatmap(grid(2, 2, axes=("layer", "head")), ax) is ax
+    assert figures.curve(grid(2, axes=("layer",)), x="layer", ax=ax) is ax
+
+
+def test_what_cannot_be_drawn_is_named():
+    cube = grid(2, 2, 2, axes=("layer", "head", "seed"))
+    with pytest.raises(ValueError, match="no grid"):
+        figures.heatmap(cube)
+    with pytest.raises(ValueError, match=r"select or average \['head'\]"):
+        figures.curve(cube, x="layer")
+    with pytest.raises(ValueError, match="no axis 'haed'"):
+        figures.bars(cube, x="layer", hue="haed")
+
+
+@pytest.mark.parametrize(
+    ("extension", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_save_of_the_same_measurement_gives_the_same_bytes(tmp_path, extension, magic):
+    m = grid(2, 3, axes=("layer", "head"))
+    first = figures.save(figures.heatmap(m), tmp_path / "new" / f"a.{extension}")
+    again = figures.save(figures.heatmap(m).figure, tmp_path / "new" / f"b.{extension}")
+    first, second = first.read_bytes(), again.read_bytes()
+    assert first.startswith(magic)
+    assert first == second
+    assert len(list((tmp_path / "new").iterdir())) == 2
+
+
+def test_save_refuses_other_formats_before_writing(tmp_path):
+    with pytest.raises(ValueError, match=r"'a\.jpg'; valid: png, svg, pdf"):
+        figures.save(Figure(), tmp_path / "a.jpg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_drawing_needs_no_pyplot_and_leaves_settings_alone():
+    before = dict(rcParams)
+    figures.curve(grid(3, axes=("layer",)), x="layer")
+    assert dict(rcParams) == before
+    code = "import sys, probes.figures; print('matplotlib.pyplot' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "False"
