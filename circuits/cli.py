@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from .experiment import Confirmation, Request
 
 CONFIRMED, NOT_CONFIRMED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+WIDTH = 150
+"""Columns of the claims table where there is no terminal to ask."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadInput as error:
         print(f"reasonscope: {error}", file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:
+        # The reader (head, less) has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CONFIRMED
     except KeyboardInterrupt:
         print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
         return INTERRUPTED
@@ -89,6 +98,7 @@ def _add_request_options(parser: argparse.ArgumentParser) -> None:
         help="change a field of the study's config; repeatable",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes that train")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
 
 
@@ -140,8 +150,9 @@ def _confirm(options: argparse.Namespace) -> int:
 
     confirmations = []
     for run in [_prepared(request) for request in requests]:
-        _train_with_progress(run)
-        confirmation = confirm_run(run)
+        started = time.perf_counter()
+        _train_with_progress(run, options.jobs)
+        confirmation = confirm_run(run, started=started)
         _show(confirmation)
         if options.figures:
             _render_all(run)
@@ -152,7 +163,7 @@ def _confirm(options: argparse.Namespace) -> int:
 
 def _train(options: argparse.Namespace) -> int:
     run = _prepared(_request(options.study, options))
-    _train_with_progress(run)
+    _train_with_progress(run, options.jobs)
     print(run.path)
     return CONFIRMED
 
@@ -169,11 +180,11 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _figure(options: argparse.Namespace) -> int:
-    from probes.figures import EXTENSIONS, save
+    from probes.figures import FORMATS, save
     from trained.zoo import open_run
 
-    if options.output.suffix not in EXTENSIONS:
-        raise unknown("figure format", options.output.suffix, EXTENSIONS)
+    if options.output.suffix.removeprefix(".") not in FORMATS:
+        raise unknown("figure format", options.output.suffix, FORMATS)
     run = open_run(options.run)
     figures = find(run.study).figures
     if options.kind not in figures:
@@ -206,14 +217,17 @@ def _prepared(request: "Request") -> "Run":
     return prepare(request)
 
 
-def _train_with_progress(run: "Run") -> None:
+def _train_with_progress(run: "Run", jobs: int | None) -> None:
     from rich.console import Console
 
-    from .experiment import train_run
+    from .experiment import default_jobs, study_of, train_run
     from .progress import TrainingProgress
 
-    with TrainingProgress(Console(stderr=True), run.study) as observer:
-        train_run(run, observer=observer)
+    study, config = study_of(run)
+    left = sum(not run.is_done(arm.name) for arm in study.arms(config))
+    with TrainingProgress(Console(stderr=True), run.study, left) as observer:
+        jobs = jobs or default_jobs(run.manifest["device"])
+        train_run(run, observer=observer, jobs=jobs)
 
 
 def _show(confirmation: "Confirmation") -> None:
@@ -227,7 +241,10 @@ def _show(confirmation: "Confirmation") -> None:
         f"{manifest['study']}, preset {manifest['preset']}, {seeds} seeds, "
         f"{confirmation.seconds:.0f} s, {confirmation.run.path}"
     )
-    print_verdicts(Console(), title, confirmation.verdicts)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    print_verdicts(console, title, confirmation.verdicts)
 
 
 def _render_all(run: "Run") -> None:

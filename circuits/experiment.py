@@ -8,6 +8,7 @@ changed code, does not.
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 import time
@@ -24,6 +25,7 @@ from trained.trainer import Engine, Observer
 from trained.training import train
 
 from .claims import Verdict, judge
+from .processes import train_in_processes
 from .studies import Study, find
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -95,24 +97,33 @@ def prepare(request: Request) -> Run:
     return Run.create(path, {**manifest, "environment": _environment()})
 
 
-def train_run(run: Run, *, observer: Observer | None = None) -> None:
-    """Train the arms of a run that are not finished."""
+def train_run(run: Run, *, observer: Observer | None = None, jobs: int = 1) -> None:
+    """Train the arms of a run that are not finished, in `jobs` processes."""
     study, config = study_of(run)
-    engine = Engine(device=run.manifest["device"])
-    train(run, study.arms(config), engine=engine, observer=observer)
+    arms = [arm for arm in study.arms(config) if not run.is_done(arm.name)]
+    if min(jobs, len(arms)) > 1:
+        train_in_processes(run, arms, jobs=jobs, observer=observer or Observer())
+    else:
+        engine = Engine(device=run.manifest["device"])
+        train(run, arms, engine=engine, observer=observer)
 
 
-def confirm_run(run: Run) -> Confirmation:
-    """Measure a trained run, judge its study's claims and store the verdicts."""
+def confirm_run(run: Run, *, started: float | None = None) -> Confirmation:
+    """Measure a trained run, judge its study's claims and store the verdicts.
+
+    Args:
+        run: a run whose arms are all trained.
+        started: `time.perf_counter()` when the work began, if it began before this
+            call; the time since then is reported.
+    """
+    started = started or time.perf_counter()
     study, config = study_of(run)
     arms = study.arms(config)
     unfinished = [arm.name for arm in arms if not run.is_done(arm.name)]
     if unfinished:
         raise BadInput(f"{run.path} is not trained yet: {', '.join(unfinished)}")
-    started = time.perf_counter()
     verdicts = judge(study.claims(config), study.observe(run))
-    training = sum(run.record(arm.name)["seconds"] for arm in arms)
-    seconds = training + time.perf_counter() - started
+    seconds = time.perf_counter() - started
     confirmation = Confirmation(run, verdicts, seconds)
     write_json(run.path / "verdicts.json", confirmation.as_dict())
     return confirmation
@@ -122,6 +133,11 @@ def study_of(run: Run) -> tuple[Study, Any]:
     """The study and the configuration of a run."""
     study = find(run.study)
     return study, study.config(run.manifest["config"])
+
+
+def default_jobs(device: str) -> int:
+    """One process per core on a CPU, one in all for an accelerator."""
+    return (os.cpu_count() or 1) if device == "cpu" else 1
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -17,25 +17,24 @@ QUIET_SECONDS = 5.0
 
 
 class TrainingProgress(Observer, AbstractContextManager["TrainingProgress"]):
-    """Shows which arm is trained and how far; used as a context manager."""
+    """Shows how many arms are trained and how far the current one is."""
 
-    def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+    def __init__(self, console: Console, title: str, n_arms: int) -> None:
+        self._console, self._title, self._n_arms = console, title, n_arms
+        self._done = 0
         self._said = time.monotonic()
-        self._taken, self._total = 0, 0
-        if console.is_terminal:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TimeElapsedColumn(),
-            )
-            self._bar = Progress(*columns, console=console, transient=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID = self._bar.add_task(f"{title}: training", total=n_arms)
 
     def __enter__(self) -> "TrainingProgress":
-        if self._bar:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(
@@ -44,31 +43,30 @@ class TrainingProgress(Observer, AbstractContextManager["TrainingProgress"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar:
-            self._bar.stop()
+        self._bar.stop()
 
     def on_arm(self, arm: Arm, seeds: Sequence[int]) -> None:
-        """Open a bar for the arm."""
-        self._taken, self._total = 0, arm.steps
-        text = f"{self._title}: training {arm.name} ({len(seeds)} seeds)"
-        if self._bar:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(text, total=arm.steps)
-        elif time.monotonic() - self._said >= QUIET_SECONDS:
-            self._say(text)
+        """Name the arm that starts."""
+        self._bar.update(
+            self._task,
+            description=f"{self._title}: training {arm.name} ({len(seeds)} seeds)",
+        )
 
     def on_step(self, arm: Arm, step: int, losses: Tensor) -> None:
-        """Move the bar, or say a line now and then."""
-        if self._bar and self._task is not None:
-            if step % 20 == 0:
-                self._bar.update(self._task, completed=step)
-        elif time.monotonic() - self._said >= QUIET_SECONDS:
+        """Say where a long arm is, now and then."""
+        if time.monotonic() - self._said >= QUIET_SECONDS:
             loss = float(losses.mean())
-            self._say(
-                f"{self._title}: {arm.name} step {step} of {arm.steps}, loss {loss:.4g}"
-            )
+            self._say(f"{arm.name}: step {step} of {arm.steps}, loss {loss:.4g}")
+
+    def on_finish(self, arm: Arm, seconds: float) -> None:
+        """Count an arm that is done."""
+        self._done += 1
+        self._bar.update(self._task, completed=self._done)
+        self._say(
+            f"{self._done} of {self._n_arms} trained: {arm.name}, {seconds:.1f} s"
+        )
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
-        self._console.print(text, highlight=False)
+        if not self._console.is_terminal:
+            self._console.print(f"{self._title}: {text}", highlight=False)

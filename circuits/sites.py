@@ -14,6 +14,7 @@ Kind = Literal[
     "resid_mid",
     "resid_post",
     "pattern",
+    "value",
     "head_out",
     "attn_out",
     "mlp_act",
@@ -21,13 +22,14 @@ Kind = Literal[
     "logits",
 ]
 
-KINDS: tuple[str, ...] = get_args(Kind)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _HOOKED: dict[Kind, str] = {
     "resid_pre": "blocks.{layer}.hook_resid_pre",
     "resid_mid": "blocks.{layer}.hook_resid_mid",
     "resid_post": "blocks.{layer}.hook_resid_post",
     "pattern": "blocks.{layer}.attn.hook_pattern",
+    "value": "blocks.{layer}.attn.hook_v",
     # Each head added to the residual, identity terms included (hook_z lacks these).
     "head_out": "blocks.{layer}.attn.hook_result",
     "attn_out": "blocks.{layer}.hook_attn_out",

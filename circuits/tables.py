@@ -20,7 +20,8 @@ def print_verdicts(console: Console, title: str, verdicts: Sequence[Verdict]) ->
     """Print the claims table and a line that counts the outcomes."""
     table = Table(title=title, title_justify="left", show_lines=False)
     for heading in ("claim", "measured", "expected", "paper", "control", "verdict"):
-        table.add_column(heading, overflow="fold")
+        keep = heading in ("claim", "paper", "verdict")
+        table.add_column(heading, overflow="fold", no_wrap=keep)
     for verdict in verdicts:
         colour = "green" if verdict.passed else "red"
         if not verdict.claim.gated:
@@ -66,7 +67,7 @@ def _cells(verdict: Verdict) -> tuple[str, str, str, str, str]:
     claim, control = verdict.claim, verdict.observed.control
     low, high = verdict.ci95
     measured = f"{verdict.mean:.4g}"
-    if high > low:
+    if f"{low:.4g}" != f"{high:.4g}":
         measured += f" ({low:.4g}, {high:.4g})"
     mean_control = sum(control) / len(control)
     return (

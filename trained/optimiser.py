@@ -29,11 +29,15 @@ class Optimiser:
         """The torch optimiser over these parameters."""
         if self.kind == "gd":
             return torch.optim.SGD(
-                parameters, lr=self.lr, weight_decay=self.weight_decay
+                parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True
             )
         make = torch.optim.Adam if self.kind == "adam" else torch.optim.AdamW
         return make(
-            parameters, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
+            parameters,
+            lr=self.lr,
+            betas=self.betas,
+            weight_decay=self.weight_decay,
+            fused=True,
         )
 
     def rate(self, step: int, steps: int) -> float:

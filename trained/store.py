@@ -2,7 +2,8 @@
 
 A run is a directory:
 
-    manifest.json                 study, preset, config, seeds, environment, arms
+    manifest.json                 study, preset, config, seeds, device, environment
+    <arm>/arm.json                seeds, saved steps, data hash, seconds: it is done
     <arm>/weights-<step>.safetensors   every tensor with a leading seed axis
     <arm>/metrics.safetensors     `step` and one [seed, record] tensor per metric
     <arm>/group-<i>/...           the state of an unfinished arm; gone when it is done
@@ -60,6 +61,14 @@ def write_json(path: Path, value: Any) -> None:
     _publish(partial, path)
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; `BadInput` if it is broken."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {error}") from error
+
+
 def _publish(partial: Path, path: Path) -> None:
     with partial.open("rb") as file:
         os.fsync(file.fileno())
@@ -77,9 +86,7 @@ class Run:
         """Start a run, or come back to one that was started with the same manifest."""
         run = cls(path)
         if not (path / "manifest.json").exists():
-            write_json(
-                path / "manifest.json", {"schema": SCHEMA, **manifest, "arms": {}}
-            )
+            write_json(path / "manifest.json", {"schema": SCHEMA, **manifest})
         return run
 
     @classmethod
@@ -88,19 +95,15 @@ class Run:
         if not (path / "manifest.json").is_file():
             raise BadInput(f"{path} is not a run: it has no manifest.json")
         run = cls(path)
-        missing = {"schema", "study", "config", "seeds", "arms"} - run.manifest.keys()
+        missing = {"schema", "study", "config", "seeds"} - run.manifest.keys()
         if missing:
             raise BadInput(f"{path}/manifest.json lacks {', '.join(sorted(missing))}")
         return run
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What was trained: study, preset, config, seeds, environment, arms."""
-        file = self.path / "manifest.json"
-        try:
-            return dict(json.loads(file.read_text()))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{file} is not valid JSON: {error}") from error
+        """What was asked for: study, preset, config, seeds, device, environment."""
+        return read_json(self.path / "manifest.json")
 
     @property
     def study(self) -> str:
@@ -114,14 +117,14 @@ class Run:
 
     def is_done(self, arm: str) -> bool:
         """Whether the arm is trained to its end."""
-        return arm in self.manifest["arms"]
+        return (self.path / arm / "arm.json").exists()
 
     def record(self, arm: str) -> dict[str, Any]:
-        """The manifest's entry of a finished arm."""
-        arms = self.manifest["arms"]
-        if arm not in arms:
-            raise unknown("arm", arm, arms or "none is finished yet; run `train` again")
-        return dict(arms[arm])
+        """What is known of a finished arm: its seeds, saved steps, seconds."""
+        if not self.is_done(arm):
+            done = sorted(file.parent.name for file in self.path.glob("*/arm.json"))
+            raise unknown("finished arm", arm, done or "none yet; train the run first")
+        return read_json(self.path / arm / "arm.json")
 
     def weights(self, arm: str, step: int | None = None) -> dict[str, Tensor]:
         """All tensors of a saved step (default: the last), seed axis first."""
@@ -141,9 +144,7 @@ class Run:
     ) -> None:
         """Store the metrics of an arm, mark it done and drop its unfinished state."""
         write_tensors(self.path / arm / "metrics.safetensors", metrics)
-        manifest = self.manifest
-        manifest["arms"][arm] = dict(record)
-        write_json(self.path / "manifest.json", manifest)
+        write_json(self.path / arm / "arm.json", dict(record))
         for directory in (self.path / arm).glob("group-*"):
             shutil.rmtree(directory)
 

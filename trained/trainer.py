@@ -46,6 +46,9 @@ class Observer:
     def on_epoch(self, arm: Arm, epoch: int) -> None:
         """All rows of data drawn once were seen once more."""
 
+    def on_finish(self, arm: Arm, seconds: float) -> None:
+        """An arm is trained and stored."""
+
 
 def stacked_models(arm: Arm, seeds: Sequence[int], device: str) -> Ensemble:
     """The arm's models of these seeds, before training, as one program."""

@@ -7,7 +7,8 @@ seeds trained one by one, that end with other weights than one unbroken batched 
 
 import hashlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -60,23 +61,37 @@ def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
         Trainer(arm, group, engine, folder / f"group-{index}", observer)
         for index, group in enumerate(groups)
     ]
-    for trainer in trainers:
-        trainer.train()
+    # Dispatch-bound steps gain nothing from threads and lose much on a busy machine.
+    with _threads(1 if len(groups) < len(seeds) else torch.get_num_threads()):
+        for trainer in trainers:
+            trainer.train()
     saved = sorted({*arm.save_steps, arm.steps})
     for step in saved:
         parts = [read_tensors(t.weights_file(step))[0] for t in trainers]
         run.save_weights(arm.name, step, concatenate(parts))
     metrics = concatenate([t.history.tensors() for t in trainers])
     metrics["step"] = torch.tensor(trainers[0].history.steps)
+    seconds = round(time.perf_counter() - started, 3)
     record = {
         "seeds": list(seeds),
         "saved_steps": saved,
         "batching": "vmap" if len(groups) < len(seeds) else "loop",
         "data_hash": _data_hash(arm, seeds),
         "stopped_at": [s for t in trainers for s in t.stopped_at.tolist()],
-        "seconds": round(time.perf_counter() - started, 3),
+        "seconds": seconds,
     }
     run.finish(arm.name, metrics, record)
+    observer.on_finish(arm, seconds)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _groups(

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from math import factorial
 
 from trained.config import require
+from trained.errors import unknown
 from trained.preset import Preset
+
+SAMPLE_MODES = ("partial", "full-gd", "full-adam")
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,15 @@ class Config:
     theorem_subjects: tuple[int, ...] = (8,)
     """Values of n for Theorems 1 and 3, each with its affine table."""
     sample_sizes: tuple[int, ...] = (1, 8)
-    """Numbers of fine-tuning prompts in Figure 3 [N]; the largest must suffice."""
+    """Numbers of fine-tuning prompts in Figure 3 [N]."""
     sample_tables: tuple[str, ...] = ("affine",)
     """Tables of Figure 3: `affine` (with n_subjects) or a size n of a random one."""
-    full_steps: int = 1200
+    sample_modes: tuple[str, ...] = ("partial", "full-gd")
+    """Ways to fine-tune in Figure 3: partial, full-gd, full-adam."""
+    full_steps: int = 800
     """Adam steps on the whole key-query matrix."""
+    triple_steps: int = 0
+    """Adam steps for three examples, Figure 2b; 0 leaves it out."""
     pretrained_steps: int = 0
     """Steps that pretrain the memory of Figure 4; 0 leaves the figure out."""
     n_test: int = 2000
@@ -59,7 +66,15 @@ class Config:
                 name == "affine" or (name.isdecimal() and int(name) > k),
                 f"sample_tables={name}: give affine or a number of subjects above {k}",
             )
+        for mode in self.sample_modes:
+            if mode not in SAMPLE_MODES:
+                raise unknown("sample mode", mode, SAMPLE_MODES)
         self._check_counts()
+
+    @property
+    def few_prompts(self) -> int:
+        """The number of prompts that should suffice: the paper's 8 where it is run."""
+        return 8 if 8 in self.sample_sizes else max(self.sample_sizes)
 
     def _check_counts(self) -> None:
         require(bool(self.warmup_temperatures), "warmup_temperatures is empty")
@@ -71,7 +86,9 @@ class Config:
         )
         require(self.full_steps >= 1, f"full_steps={self.full_steps}: at least 1")
         require(self.n_test >= 100, f"n_test={self.n_test}: at least 100")
-        require(self.pretrained_steps >= 0, "pretrained_steps must not be negative")
+        for name in ("triple_steps", "pretrained_steps"):
+            steps = getattr(self, name)
+            require(steps >= 0, f"{name}={steps}: 0 or more")
 
 
 def is_prime_power(number: int) -> bool:
@@ -98,7 +115,9 @@ PAPER = Config(
     theorem_subjects=(5, 8, 9, 16),
     sample_sizes=(1, 2, 4, 8, 16, 64),
     sample_tables=("affine", "8", "16", "32"),
+    sample_modes=("partial", "full-gd", "full-adam"),
     full_steps=2500,
+    triple_steps=2500,
     pretrained_steps=1500,
 )
 

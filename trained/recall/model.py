@@ -30,7 +30,7 @@ class RecallModel(HookedRootModule):
         self.W_E: Tensor
         self.register_buffer("W_E", embedding)
         width = n_positions + embedding.shape[1]
-        block = _Block(n_positions, width, keys=keys, values=values)
+        block = Block(n_positions, width, keys=keys, values=values)
         self.blocks = nn.ModuleList([block])
         self.hook_embed = HookPoint()
         self.hook_logits = HookPoint()
@@ -44,9 +44,26 @@ class RecallModel(HookedRootModule):
         return self.hook_logits(self.blocks[0](embedded) @ self.W_E.T)
 
     @property
-    def W_KQ(self) -> Tensor:
+    def W_KQ(self) -> nn.Parameter:
         """The merged key-query matrix, positions first, then the embedding."""
-        return self.get_parameter("blocks.0.attn.W_KQ")
+        return self.block.attn.W_KQ
+
+    @property
+    def memory(self) -> "QuadraticMemory":
+        """The associative memory."""
+        return self.block.mlp
+
+    @property
+    def n_examples(self) -> int:
+        """The in-context examples that the positions have room for."""
+        return (self.block.attn.n_positions - 3) // 2
+
+    @property
+    def block(self) -> "Block":
+        """The one block."""
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        return block
 
     @property
     def W_U(self) -> Float[Tensor, "d_model d_vocab"]:
@@ -54,13 +71,15 @@ class RecallModel(HookedRootModule):
         return self.W_E.T
 
 
-class _Block(nn.Module):
+class Block(nn.Module):
+    """Attention of the last token, then the memory."""
+
     def __init__(
         self, n_positions: int, width: int, *, keys: Tensor, values: Tensor
     ) -> None:
         super().__init__()
         self.attn = _LastQueryAttention(n_positions, width, keys.dtype)
-        self.mlp = _QuadraticMemory(keys, values)
+        self.mlp = QuadraticMemory(keys, values)
         self.hook_resid_pre = HookPoint()
         self.hook_attn_out = HookPoint()
         self.hook_resid_mid = HookPoint()
@@ -70,6 +89,7 @@ class _Block(nn.Module):
     def forward(
         self, embedded: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch 1 d_model"]:
+        """The memory's answer to what the last token attended to."""
         residual = self.hook_resid_pre(embedded)
         attended = self.hook_attn_out(self.attn(residual))
         mid = self.hook_resid_mid(residual[:, -1:] + attended)
@@ -99,7 +119,9 @@ class _LastQueryAttention(nn.Module):
         return pattern[:, 0] @ residual
 
 
-class _QuadraticMemory(nn.Module):
+class QuadraticMemory(nn.Module):
+    """f = V^T (W h)^2; rows of `W_in` are keys, rows of `W_out` their values."""
+
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         super().__init__()
         self.W_in = nn.Parameter(keys)
@@ -110,6 +132,7 @@ class _QuadraticMemory(nn.Module):
     def forward(
         self, residual: Float[Tensor, "batch 1 d_model"]
     ) -> Float[Tensor, "batch 1 d_model"]:
+        """The sum of the values, each weighted by its squared match."""
         pre = self.hook_pre(residual @ self.W_in.T)
         return self.hook_post(pre.square()) @ self.W_out
 

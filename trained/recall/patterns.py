@@ -10,6 +10,7 @@ of the prompt's k+1 subjects it maps to which of its k answers (a partial matchi
 any n and m for the price of 13 numbers; tests compare it with the real model.
 """
 
+import math
 from functools import cache
 from itertools import combinations, permutations
 
@@ -78,11 +79,12 @@ def relation_logits(
     attention: Float[Tensor, "*batch key"], forms: Float[Tensor, "pattern key key2"]
 ) -> Float[Tensor, "*batch pattern"]:
     """The logit of a relation with each match pattern."""
-    return torch.einsum("...i, p i j, ...j -> ...p", attention, forms, attention)
+    products = attention[..., None, None, :] @ forms
+    return (products.squeeze(-2) @ attention[..., None]).squeeze(-1)
 
 
 def relation_loss(
-    attention: Float[Tensor, "*batch key"],
+    attention: Float[Tensor, "*#batch key"],
     counts: Int[Tensor, "*batch pattern"],
     forms: Float[Tensor, "pattern key key2"],
     *,
@@ -95,7 +97,7 @@ def relation_loss(
 
 
 def relation_accuracy(
-    attention: Float[Tensor, "*batch key"],
+    attention: Float[Tensor, "*#batch key"],
     counts: Int[Tensor, "*batch pattern"],
     forms: Float[Tensor, "pattern key key2"],
     *,
@@ -120,23 +122,15 @@ def answer_loss(
 
     With q the attention of the appended relation and c = 1 + q[relation]:
     l(a_i) = sum_j q_j^2 + 2 c q[s_i] + c^2 for the prompt's subjects, and without the
-    middle term for the other n-k-1 answers.
+    middle term for the other n-k-1 answers; what is common to all cancels.
     """
-    scaled, others = _answer_logits(attention, n_subjects=n_subjects)
-    weights = torch.cat([torch.zeros_like(scaled), others])
-    logits = torch.cat([scaled, torch.zeros_like(others)]) / temperature
-    return (logits + weights).logsumexp(0) - logits[scaled.shape[0] - 1]
-
-
-def _answer_logits(
-    attention: Float[Tensor, " key"], *, n_subjects: int
-) -> tuple[Tensor, Tensor]:
-    """Logits of the prompt's own answers over the others', and log(how many others)."""
     subjects = attention[0:-2:2]
-    strength = 1 + attention[-1]
+    logits = 2 * (1 + attention[-1]) * subjects / temperature
     n_others = n_subjects - subjects.shape[0]
-    others = attention.new_tensor([float(n_others)]).log()
-    return 2 * strength * subjects, others
+    if n_others == 0:
+        return logits.logsumexp(0) - logits[-1]
+    others = logits.new_full((1,), math.log(n_others))
+    return torch.cat([logits, others]).logsumexp(0) - logits[-1]
 
 
 def _index_of(sorted_or_not: Tensor, values: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ W_KQ in the paper's theory. `TokenScores` is the first step of full fine-tuning:
 query is always the same vector z_last, so W_KQ acts only through W_KQ z_last.
 """
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -32,37 +34,50 @@ class PositionScores(nn.Module):
         forms = quadratic_forms(n_examples).to(dtype)
         self.register_buffer("forms", forms, persistent=False)
 
-    def attention(self, tokens: Int[Tensor, "batch key"]) -> Float[Tensor, "batch key"]:
-        """The same attention for every prompt."""
-        return self.theta.softmax(0).expand(tokens.shape[0], -1)
+    def attention(self, _tokens: Int[Tensor, "batch key"]) -> Float[Tensor, "1 key"]:
+        """One attention for all prompts."""
+        return self.theta.softmax(0)[None]
 
 
 class TokenScores(nn.Module):
-    """score_j = b_j + phi(u_j) . c, with b and c the two parts of W_KQ z_last."""
+    """score_j = b_j + phi(u_j) . c, with (b, c) = W_KQ z_last.
+
+    (b, c) is written as scale * vector, so that an optimiser on the vector moves it
+    as the same optimiser on the whole matrix would: a gradient step of rate eta on
+    W_KQ moves W_KQ z_last by eta |z_last|^2 = 2 eta times its gradient (scale
+    sqrt(2)); an Adam step moves it by its rate times |z_last|_1 (that scale).
+    """
 
     def __init__(
         self,
         embedding: Float[Tensor, "d_vocab d_model"],
         n_examples: int,
         *,
+        optimiser: Literal["gd", "adam"],
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         length = 2 * n_examples + 2
-        # |z_last|^2 = 2: two entries' worth of the initial noise of W_KQ.
-        width = length + embedding.shape[1]
-        start = 0.02 * 2**0.5 * torch.randn(width, generator=generator)
-        self.vector = nn.Parameter(start.to(embedding.dtype))
+        scale = embedding.new_tensor(2**0.5)
+        if optimiser == "adam":
+            scale = 1 + embedding[-1].abs().sum()
+        # W_KQ starts as N(0, 0.02^2); its product with z_last has twice the variance.
+        start = torch.randn(length + embedding.shape[1], generator=generator)
+        self.vector = nn.Parameter(0.02 * 2**0.5 * start / scale)
+        self.scale: Tensor
         self.forms: Tensor
         self.embedding: Tensor
+        self.register_buffer("scale", scale)
         self.register_buffer("embedding", embedding)
-        self.register_buffer("forms", quadratic_forms(n_examples).to(embedding.dtype))
+        forms = quadratic_forms(n_examples).to(embedding.dtype)
+        self.register_buffer("forms", forms, persistent=False)
 
     def attention(self, tokens: Int[Tensor, "batch key"]) -> Float[Tensor, "batch key"]:
         """The attention of EoS in every prompt."""
         length = tokens.shape[1]
-        by_token = self.embedding @ self.vector[length:]
-        return (self.vector[:length] + by_token[tokens]).softmax(-1)
+        scores = self.scale * self.vector
+        by_token = self.embedding @ scores[length:]
+        return (scores[:length] + by_token[tokens]).softmax(-1)
 
 
 def relation_quantities(prompts: Prompts) -> dict[str, Tensor]:

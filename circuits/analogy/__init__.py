@@ -1,0 +1,1 @@
+"""Feature resemblance: do shared properties align entities, and does that transfer?"""

@@ -1,0 +1,35 @@
+"""What the analogy paper says, as claims with expectations fixed before any run.
+
+The paper does not say which data its "attribution, then similarity" rows used, so both
+readings stand apart: AS_T (Theorem 3) and AS_E (Section 5). Its claim that they do not
+transfer is judged with the value map frozen in the second phase, as in its theory;
+models trained end to end are conditional claims. Free of torch.
+"""
+
+from collections.abc import Iterator
+
+from circuits.claims import Claim
+from trained.analogy.config import Config
+
+from . import block_claims, causal_claims, depth_claims, free_claims
+
+TITLE = "Feature Resemblance: Analogical Reasoning in Transformers"
+
+
+def claims(config: Config) -> tuple[Claim, ...]:
+    """Every claim that can be judged at a configuration."""
+    return tuple(_claims(config))
+
+
+def _claims(config: Config) -> Iterator[Claim]:
+    if "block" in config.parts:
+        yield from block_claims.claims(config)
+        yield from causal_claims.block(config)
+    if "relu" in config.parts:
+        yield from free_claims.relu(config)
+    if "gpt" in config.parts:
+        yield from free_claims.gpt(config)
+        yield from causal_claims.gpt(config)
+        yield from depth_claims.gpt(config)
+    if "linear" in config.parts:
+        yield from depth_claims.linear(config)

@@ -1,0 +1,1 @@
+"""Identity Bridge: what the trained models show, and which edits change them."""

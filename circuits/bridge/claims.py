@@ -1,0 +1,28 @@
+"""What the bridge paper says, as claims with expectations fixed before any run.
+
+The paper's text carries no numbers; thresholds are those of our specification. `ood` is
+accuracy over the whole vocabulary on two-hop queries, `ood_obj` over objects only: both
+are always shown, and no claim about composing rests on `ood_obj` alone. Without the
+identity task an untied model *must* be at chance (input and output bridges can be
+relabelled apart), so that control is a leak test, not evidence for the mechanism.
+"""
+
+from circuits.claims import Claim
+from trained.bridge.config import Config
+
+from .claims_causal import causes
+from .claims_embedding import embeddings
+from .claims_gpt import transformers
+from .claims_variants import variants
+
+TITLE = "Identity Bridge: Enabling Implicit Reasoning via Shared Latent Memory"
+
+
+def claims(config: Config) -> tuple[Claim, ...]:
+    """Every claim that can be judged at a configuration."""
+    return (
+        *embeddings(config),
+        *transformers(config),
+        *causes(config),
+        *variants(config),
+    )

@@ -1,0 +1,304 @@
+"""What the recall study trains, at a configuration.
+
+`full-*` train the whole key-query matrix of the real model on fresh prompts;
+`partial-*` train the position scores theta and omega; `samples-*` use a fixed number
+of prompts (Figure 3); `triple` has three examples (Figure 2b); `pretrained*` learn the
+memory first (Figure 4).
+"""
+
+from functools import cache, partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trained.arm import Arm, Data, Stage
+from trained.optimiser import Optimiser, adam, gradient_descent
+from trained.seeding import generator
+from trained.task import Batch
+
+from .config import Config
+from .model import RecallModel, constructed_memory, orthogonal_embedding
+from .prompts import Prompts, Vocabulary, draw_prompts
+from .relations import Table, affine_table, random_table
+from .scores import (
+    PositionScores,
+    TokenScores,
+    both_steps_loss,
+    mean_relation_loss,
+    relation_quantities,
+)
+
+BATCH = 256
+PARTIAL_STEPS = 5000
+SAMPLE_STEPS = 4000
+POPULATION = 256
+"""Prompts that stand for the population where it is not a single prompt type."""
+
+
+def arms(config: Config) -> tuple[Arm, ...]:
+    """Every arm of the study at a configuration."""
+    result = [_full(config, kind) for kind in ("affine", "random")]
+    result += [_partial(config, kind) for kind in ("affine", "random")]
+    result += [
+        _samples(config, name, mode, size)
+        for name in config.sample_tables
+        for mode in config.sample_modes
+        for size in config.sample_sizes
+    ]
+    if config.triple_steps:
+        result.append(_triple(config))
+    if config.pretrained_steps:
+        result += [_pretrained(config, cold=False), _pretrained(config, cold=True)]
+    return tuple(result)
+
+
+@cache
+def relation_table(kind: str, n_subjects: int, n_relations: int, seed: int) -> Table:
+    """The relation table of a seed: `affine` (all of its rows) or `random`."""
+    source = generator(seed, "recall", "table", kind, n_subjects)
+    if kind == "affine":
+        return affine_table(n_subjects, generator=source)
+    return random_table(n_subjects, n_relations, generator=source)
+
+
+def table_of(config: Config, kind: str, seed: int) -> Table:
+    """The headline tables: `affine` and `random` at the configuration's sizes."""
+    return relation_table(kind, config.n_subjects, config.n_relations, seed)
+
+
+def sample_table(config: Config, name: str, seed: int) -> Table:
+    """A table of Figure 3."""
+    if name == "affine":
+        return table_of(config, "affine", seed)
+    return relation_table("random", int(name), config.n_relations, seed)
+
+
+def triple_table(config: Config, seed: int) -> Table:
+    """The table of Figure 2b: 512 relations, as many as the paper has."""
+    return relation_table("random", config.n_subjects, 512, seed)
+
+
+def constructed_model(
+    table: Table, n_examples: int, seed: int, *, dtype: torch.dtype = torch.float32
+) -> RecallModel:
+    """The real model with Lemma 1's memory and a small random key-query matrix."""
+    embedding = embedding_of(table, seed, dtype=dtype)
+    keys, values = constructed_memory(table, embedding)
+    model = RecallModel(embedding, 2 * n_examples + 3, keys, values)
+    source = generator(seed, "recall", "key-query")
+    start = 0.02 * torch.randn(model.W_KQ.shape, generator=source)
+    model.W_KQ.data.copy_(start)
+    return model
+
+
+def embedding_of(
+    table: Table, seed: int, *, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """The random orthogonal embedding of a seed, as wide as the vocabulary."""
+    source = generator(seed, "recall", "embedding")
+    size = Vocabulary.of(table).size
+    return orthogonal_embedding(size, generator=source, dtype=dtype)
+
+
+def test_prompts(table: Table, n_examples: int, count: int, seed: int) -> Prompts:
+    """Unseen prompts of the same table."""
+    source = generator(seed, "recall", "test")
+    return draw_prompts(table, n_examples, count, generator=source)
+
+
+def two_step_loss(
+    model: RecallModel,
+    data: dict[str, Batch],
+    *,
+    words: Vocabulary,
+    temperature: float,
+) -> Tensor:
+    """Cross-entropy of the relation plus that of the answer, each among its kind."""
+    total = torch.zeros((), device=data["relation"].tokens.device)
+    for step, classes in (("relation", words.relations), ("answer", words.answers)):
+        logits = model(data[step].tokens)[:, 0, classes] / temperature
+        total = total + F.cross_entropy(logits, data[step].targets - classes.start)
+    return total
+
+
+def _full(config: Config, kind: str) -> Arm:
+    words = Vocabulary.of(table_of(config, kind, 0))
+
+    def build(seed: int) -> RecallModel:
+        return constructed_model(table_of(config, kind, seed), config.n_examples, seed)
+
+    def data(seed: int, step: int) -> Data:
+        source = generator(seed, "recall", "full", kind, step)
+        table = table_of(config, kind, seed)
+        return draw_prompts(table, config.n_examples, BATCH, generator=source).steps()
+
+    stage = Stage(
+        name="fine-tune",
+        steps=config.full_steps,
+        optimiser=adam(1e-3),
+        loss=partial(two_step_loss, words=words, temperature=config.temperature),
+        data=data,
+        draw="each step",
+        trainable=("*W_KQ",),
+    )
+    return Arm(f"full-{kind}", build, (stage,), save_steps=(0,))
+
+
+def _partial(config: Config, kind: str) -> Arm:
+    # With the affine table every prompt has the same pattern counts: one is enough.
+    count = 1 if kind == "affine" else POPULATION
+
+    def data(seed: int, _step: int) -> Data:
+        source = generator(seed, "recall", "partial", kind)
+        table = table_of(config, kind, seed)
+        return relation_quantities(
+            draw_prompts(table, config.n_examples, count, generator=source)
+        )
+
+    stage = _position_stage(config, config.n_subjects, data, PARTIAL_STEPS)
+    return Arm(
+        f"partial-{kind}",
+        lambda _seed: PositionScores(config.n_examples),
+        (stage,),
+        save_steps=(0,),
+    )
+
+
+def _position_stage(config: Config, n_subjects: int, data: Data, steps: int) -> Stage:
+    return Stage(
+        name="fine-tune",
+        steps=steps,
+        optimiser=adam(1e-3),
+        loss=partial(
+            both_steps_loss, n_subjects=n_subjects, temperature=config.temperature
+        ),
+        data=data,
+        # From exactly zero the pairs are equal and only round-off would part them.
+        perturb=config.temperature**3,
+    )
+
+
+def _samples(config: Config, name: str, mode: str, size: int) -> Arm:
+    def data(seed: int, _step: int) -> Data:
+        source = generator(seed, "recall", "samples", name)
+        table = sample_table(config, name, seed)
+        prompts = draw_prompts(table, config.n_examples, size, generator=source)
+        return relation_quantities(prompts)
+
+    arm_name = f"samples-{name}-{mode}-{size}"
+    if mode == "partial":
+        n_subjects = sample_table(config, name, 0).shape[1]
+        stage = _position_stage(config, n_subjects, data, SAMPLE_STEPS)
+        return Arm(arm_name, lambda _seed: PositionScores(config.n_examples), (stage,))
+    rule = "gd" if mode == "full-gd" else "adam"
+
+    def build(seed: int) -> TokenScores:
+        return TokenScores(
+            embedding_of(sample_table(config, name, seed), seed),
+            config.n_examples,
+            optimiser="gd" if rule == "gd" else "adam",
+            generator=generator(seed, "recall", "token scores"),
+        )
+
+    rate = gradient_descent(40 * config.temperature**2) if rule == "gd" else adam(1e-3)
+    stage = Stage(
+        name="fine-tune",
+        steps=SAMPLE_STEPS,
+        optimiser=rate,
+        loss=partial(mean_relation_loss, temperature=config.temperature),
+        data=data,
+    )
+    return Arm(arm_name, build, (stage,))
+
+
+def _triple(config: Config) -> Arm:
+    words = Vocabulary.of(triple_table(config, 0))
+
+    def data(seed: int, step: int) -> Data:
+        source = generator(seed, "recall", "triple", step)
+        table = triple_table(config, seed)
+        return draw_prompts(table, 3, BATCH, generator=source).steps()
+
+    stage = Stage(
+        name="fine-tune",
+        steps=config.triple_steps,
+        optimiser=adam(1e-3),
+        loss=partial(two_step_loss, words=words, temperature=0.01),
+        data=data,
+        draw="each step",
+        trainable=("*W_KQ",),
+    )
+    return Arm(
+        "triple",
+        lambda seed: constructed_model(triple_table(config, seed), 3, seed),
+        (stage,),
+        save_steps=(0,),
+        max_seeds=3,
+    )
+
+
+def _pretrained(config: Config, *, cold: bool) -> Arm:
+    """Figure 4: learn the memory from facts, then fine-tune the key-query matrix.
+
+    The cold arm pretrains at the fine-tuning temperature, which leaves the logits so
+    small that fine-tuning acts above its threshold temperature: a control.
+    """
+    words = Vocabulary.of(table_of(config, "random", 0))
+    pretrain_temperature = config.temperature if cold else 1.0
+
+    def build(seed: int) -> RecallModel:
+        model = constructed_model(
+            table_of(config, "random", seed), config.n_examples, seed
+        )
+        width = 12 * config.n_subjects**2
+        source = generator(seed, "recall", "memory")
+        keys, values = 0.05 * torch.randn(2, width, words.size, generator=source)
+        positions = 2 * config.n_examples + 3
+        fresh = RecallModel(model.W_E, positions, keys, values)
+        fresh.W_KQ.data.copy_(model.W_KQ.data)
+        return fresh
+
+    def facts(seed: int, step: int) -> Data:
+        source = generator(seed, "recall", "facts", step)
+        return draw_facts(table_of(config, "random", seed), 512, generator=source)
+
+    pretrain = Stage(
+        name="pretrain",
+        steps=config.pretrained_steps,
+        optimiser=Optimiser("adamw", 1e-3, weight_decay=0.1, decay=0.4),
+        loss=partial(fact_loss, temperature=pretrain_temperature),
+        data=facts,
+        draw="each step",
+    )
+    fine_tune = _full(config, "random").stages[0]
+    return Arm(
+        "pretrained-cold" if cold else "pretrained",
+        build,
+        (pretrain, fine_tune),
+        save_steps=(0, config.pretrained_steps),
+        max_seeds=1 if cold else 3,
+    )
+
+
+def draw_facts(table: Table, count: int, *, generator: torch.Generator) -> Batch:
+    """Pretraining data: two tokens of a fact in random order -> the third."""
+    n_relations, n_subjects = table.shape
+    relation = torch.randint(n_relations, (count,), generator=generator)
+    subject = torch.randint(n_subjects, (count,), generator=generator)
+    fact = torch.stack(
+        [
+            subject,
+            table[relation, subject] + n_subjects,
+            relation + 2 * n_subjects,
+        ],
+        dim=1,
+    )
+    order = torch.rand(count, 3, generator=generator).argsort(1)
+    shuffled = fact.gather(1, order)
+    return Batch(shuffled[:, :2], shuffled[:, 2])
+
+
+def fact_loss(model: RecallModel, batch: Batch, *, temperature: float) -> Tensor:
+    """Cross-entropy of the third token over the whole vocabulary."""
+    return F.cross_entropy(model(batch.tokens)[:, 0] / temperature, batch.targets)
