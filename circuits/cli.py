@@ -2,55 +2,43 @@
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trained.errors import BadInput, unknown
+from trained.errors import unknown
 
+from .request import (
+    CONFIRMED,
+    NOT_CONFIRMED,
+    Parser,
+    add_request_options,
+    guarded,
+    request_from,
+)
 from .studies import STUDIES, find
 
 if TYPE_CHECKING:
     from trained.store import Run
 
-    from .experiment import Confirmation, Request
-
-CONFIRMED, NOT_CONFIRMED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-
-WIDTH = 150
-"""Columns of the claims table where there is no terminal to ask."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(f"{message} (see {self.prog} --help)")
+    from .experiment import Confirmation
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code; the entry point exits with it."""
-    try:
+    """Run the command and give its exit code."""
+
+    def work() -> int:
         options = _parser().parse_args(arguments)
         verb: Callable[[argparse.Namespace], int] = options.verb
         return verb(options)
-    except BadInput as error:
-        print(f"reasonscope: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except BrokenPipeError:
-        # The reader (head, less) has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CONFIRMED
-    except KeyboardInterrupt:
-        print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
-        return INTERRUPTED
+
+    return guarded(work)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser("reasonscope", description=__doc__.splitlines()[0])
+    parser = Parser("reasonscope", description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
 
     verb = verbs.add_parser("list", help="studies, claims, presets, expected cost")
@@ -61,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "studies", nargs="*", metavar="STUDY", help="default: all of them"
     )
-    _add_request_options(verb)
+    add_request_options(verb)
     verb.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     verb.add_argument(
         "--figures", action="store_true", help="also render every figure of the study"
@@ -70,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("train", help="train a study's models and store the run")
     verb.add_argument("study", metavar="STUDY")
-    _add_request_options(verb)
+    add_request_options(verb)
     verb.set_defaults(verb=_train)
 
     verb = verbs.add_parser("probe", help="judge the claims on a trained run")
@@ -84,22 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
     verb.set_defaults(verb=_figure)
     return parser
-
-
-def _add_request_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--preset", default="quick", help="quick (default) or paper")
-    parser.add_argument("--seeds", metavar="N|A,B,..", help="how many, or which")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="assignments",
-        help="change a field of the study's config; repeatable",
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes that train")
-    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -145,11 +117,11 @@ def _entry(slug: str) -> dict[str, Any]:
 
 
 def _confirm(options: argparse.Namespace) -> int:
-    requests = [_request(slug, options) for slug in options.studies or STUDIES]
-    from .experiment import confirm_run
+    requests = [request_from(slug, options) for slug in options.studies or STUDIES]
+    from .experiment import confirm_run, prepare
 
     confirmations = []
-    for run in [_prepared(request) for request in requests]:
+    for run in [prepare(request) for request in requests]:
         started = time.perf_counter()
         _train_with_progress(run, options.jobs)
         confirmation = confirm_run(run, started=started)
@@ -162,7 +134,10 @@ def _confirm(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    run = _prepared(_request(options.study, options))
+    request = request_from(options.study, options)
+    from .experiment import prepare
+
+    run = prepare(request)
     _train_with_progress(run, options.jobs)
     print(run.path)
     return CONFIRMED
@@ -194,46 +169,20 @@ def _figure(options: argparse.Namespace) -> int:
     return CONFIRMED
 
 
-def _request(slug: str, options: argparse.Namespace) -> "Request":
-    """The request, with what can be checked before torch is imported checked."""
-    from trained.config import override
-
-    override(find(slug).preset(options.preset).config, options.assignments)
-    from .experiment import Request, parse_seeds
-
-    return Request(
-        study=slug,
-        preset=options.preset,
-        assignments=tuple(options.assignments),
-        seeds=parse_seeds(options.seeds) if options.seeds else None,
-        device=options.device,
-        out=options.out,
-    )
-
-
-def _prepared(request: "Request") -> "Run":
-    from .experiment import prepare
-
-    return prepare(request)
-
-
 def _train_with_progress(run: "Run", jobs: int | None) -> None:
     from rich.console import Console
 
-    from .experiment import default_jobs, study_of, train_run
+    from .experiment import study_of, train_run
     from .progress import TrainingProgress
 
     study, config = study_of(run)
     left = sum(not run.is_done(arm.name) for arm in study.arms(config))
     with TrainingProgress(Console(stderr=True), run.study, left) as observer:
-        jobs = jobs or default_jobs(run.manifest["device"])
         train_run(run, observer=observer, jobs=jobs)
 
 
 def _show(confirmation: "Confirmation") -> None:
-    from rich.console import Console
-
-    from .tables import print_verdicts
+    from .tables import console, print_verdicts
 
     manifest = confirmation.run.manifest
     seeds = len(manifest["seeds"])
@@ -241,10 +190,7 @@ def _show(confirmation: "Confirmation") -> None:
         f"{manifest['study']}, preset {manifest['preset']}, {seeds} seeds, "
         f"{confirmation.seconds:.0f} s, {confirmation.run.path}"
     )
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
-    print_verdicts(console, title, confirmation.verdicts)
+    print_verdicts(console(), title, confirmation.verdicts)
 
 
 def _render_all(run: "Run") -> None:

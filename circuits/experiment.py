@@ -19,30 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from trained.config import as_dict, override
-from trained.errors import BadInput, unknown
+from trained.errors import BadInput
 from trained.store import Run, write_json
 from trained.trainer import Engine, Observer
 from trained.training import train
 
 from .claims import Verdict, judge
 from .processes import train_in_processes
+from .request import Request
 from .studies import Study, find
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
 _ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = ("torch", "transformer-lens", "numpy", "scikit-learn", "safetensors")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a user asks for: a study at a preset, changed here and there."""
-
-    study: str
-    preset: str = "quick"
-    assignments: tuple[str, ...] = ()
-    seeds: tuple[int, ...] | None = None
-    device: str = "auto"
-    out: Path = Path("runs")
 
 
 @dataclass(frozen=True)
@@ -97,9 +85,12 @@ def prepare(request: Request) -> Run:
     return Run.create(path, {**manifest, "environment": _environment()})
 
 
-def train_run(run: Run, *, observer: Observer | None = None, jobs: int = 1) -> None:
+def train_run(
+    run: Run, *, observer: Observer | None = None, jobs: int | None = None
+) -> None:
     """Train the arms of a run that are not finished, in `jobs` processes."""
     study, config = study_of(run)
+    jobs = jobs or _default_jobs(run.manifest["device"])
     arms = [arm for arm in study.arms(config) if not run.is_done(arm.name)]
     if min(jobs, len(arms)) > 1:
         train_in_processes(run, arms, jobs=jobs, observer=observer or Observer())
@@ -135,32 +126,14 @@ def study_of(run: Run) -> tuple[Study, Any]:
     return study, study.config(run.manifest["config"])
 
 
-def default_jobs(device: str) -> int:
+def _default_jobs(device: str) -> int:
     """One process per core on a CPU, one in all for an accelerator."""
     return (os.cpu_count() or 1) if device == "cpu" else 1
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """`N` means the seeds 0 to N-1; `3,5,8` means these.
-
-    >>> parse_seeds("3"), parse_seeds("3,5")
-    ((0, 1, 2), (3, 5))
-    """
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise BadInput(f"--seeds {text}: give a number, or numbers like 3,5,8")
-    numbers = [int(part) for part in parts]
-    seeds = tuple(range(numbers[0])) if len(numbers) == 1 else tuple(numbers)
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise BadInput(f"--seeds {text}: give at least one seed, and none twice")
-    return seeds
 
 
 def _device(name: str) -> str:
     import torch
 
-    if name not in DEVICES:
-        raise unknown("device", name, DEVICES)
     present = {
         "cpu": True,
         "cuda": torch.cuda.is_available(),

@@ -8,6 +8,15 @@ from rich.table import Table
 
 from .claims import Verdict
 
+WIDTH = 150
+"""Columns of the claims table where there is no terminal to ask."""
+
+
+def console() -> Console:
+    """Where tables are printed: the terminal, or a wide page without one."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=WIDTH)
+
 
 def outcome(verdict: Verdict) -> str:
     """One or two words for a verdict."""
@@ -16,7 +25,7 @@ def outcome(verdict: Verdict) -> str:
     return "confirmed" if verdict.passed else "NOT CONFIRMED"
 
 
-def print_verdicts(console: Console, title: str, verdicts: Sequence[Verdict]) -> None:
+def print_verdicts(page: Console, title: str, verdicts: Sequence[Verdict]) -> None:
     """Print the claims table and a line that counts the outcomes."""
     table = Table(title=title, title_justify="left", show_lines=False)
     for heading in ("claim", "measured", "expected", "paper", "control", "verdict"):
@@ -27,12 +36,12 @@ def print_verdicts(console: Console, title: str, verdicts: Sequence[Verdict]) ->
         if not verdict.claim.gated:
             colour = "cyan" if verdict.passed else "yellow"
         table.add_row(*_cells(verdict), f"[{colour}]{outcome(verdict)}[/]")
-    console.print(table)
-    console.print(summary(verdicts))
+    page.print(table)
+    page.print(summary(verdicts))
     for verdict in verdicts:
         if not verdict.passed:
-            console.print(f"{outcome(verdict)}: {verdict.claim.id}: ", end="")
-            console.print(verdict.claim.statement, markup=False, highlight=False)
+            page.print(f"{outcome(verdict)}: {verdict.claim.id}: ", end="")
+            page.print(verdict.claim.statement, markup=False, highlight=False)
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:

@@ -29,6 +29,13 @@ OKABE_ITO = (
 # fmt: on
 """Colours that the colour-blind can tell apart (Okabe and Ito 2008), without yellow."""
 FORMATS = ("png", "svg", "pdf")
+
+DASHES = ("-", "--")
+"""Alternate between lines, so that two equal curves are both seen."""
+
+MARKED_POINTS = 30
+"""Longer curves are drawn without a marker at each point."""
+
 MAX_TICKS = 24
 
 
@@ -51,14 +58,17 @@ def heatmap(measurement: Measurement, ax: Axes | None = None) -> Axes:
 def attention_rows(measurement: Measurement, ax: Axes | None = None) -> Axes:
     """Attention rows with the weight written in every cell; keys across.
 
-    Takes one row (`key`) or several (any axis, then `key`). Colours start at 0.
+    Takes one row (`key`) or several (any axis, then `key`). Colours start at 0; a key
+    that a row cannot attend to is not-a-number and stays blank.
     """
     grid = _grid(measurement, n_axes=(1, 2))
     ax = ax or _new_axes(grid.shape[1] * 0.62 + 2, grid.shape[0] * 0.5 + 1.5)
-    top = max(float(grid.max()), 1e-12)
+    top = max(float(grid.nan_to_num().max()), 1e-12)
     image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=0, vmax=top)
     for row, weights in enumerate(grid.tolist()):
         for column, weight in enumerate(weights):
+            if math.isnan(weight):
+                continue
             colour = "white" if weight < 0.55 * top else "black"
             text = ax.text(column, row, f"{weight:.2f}", color=colour, fontsize=9)
             text.set(ha="center", va="center")
@@ -90,9 +100,12 @@ def curve(
     labels = measurement.labels[x]
     numbers = [float(label) for label in labels if not isinstance(label, str)]
     places = numbers if len(numbers) == len(labels) else list(range(len(labels)))
-    for (name, colour, _), block in zip(lines, blocks, strict=True):
+    marker = "o" if len(places) <= MARKED_POINTS else ""
+    for (name, colour, _), block, dash in zip(
+        lines, blocks, cycle(DASHES), strict=False
+    ):
         mean = block.mean(-1).tolist()
-        ax.plot(places, mean, "o-", color=colour, markersize=4, label=name)
+        ax.plot(places, mean, dash + marker, color=colour, markersize=4, label=name)
         if block.shape[-1] > 1:
             low, high = zip(*(bootstrap_interval(row) for row in block), strict=True)
             ax.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)

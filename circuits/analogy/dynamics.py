@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probes.measurement import Measurement
+from probes.measurement import Label, Measurement
 from trained.analogy import gpt, layerwise
 from trained.arm import Arm
 
@@ -40,7 +40,7 @@ class Group:
 GROUPS = {
     "block": Group(
         "one-layer block",
-        ("values, phase 1", "head, phase 1", "head, phase 2", "head, later"),
+        ("values\nphase 1", "head\nphase 1", "head\nphase 2", "head\nlater"),
     ),
     "relu": Group("ReLU block", ("phase 1", "phase 2")),
     "gpt": Group("GPT-2", ("phase 1", "phase 2")),
@@ -60,7 +60,7 @@ def metric_by_stage(reader: Reader, part: str, metric: str) -> Measurement:
         for stage in range(len(group.stages))
         for point in range(POINTS)
     )
-    labels = {"curriculum": names, "stage": places}
+    labels: dict[str, tuple[Label, ...]] = {"curriculum": names, "stage": places}
     axes = ("curriculum", "seed", "stage")
     return Measurement(torch.stack(rows), axes, labels, metric)
 

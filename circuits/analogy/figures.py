@@ -1,6 +1,7 @@
 """The study's figures, each drawn from a stored run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 import torch
 from matplotlib.axes import Axes
@@ -35,6 +36,8 @@ READINGS: dict[str, Callable[[Trained], float]] = {
     "source known": known,
     "answers b": shared_answer,
 }
+Row = tuple[str, str, int | None]
+"""Label, arm, saved step."""
 NOT_TRAINED = "the run has no {}; train with parts={}"
 
 
@@ -50,6 +53,8 @@ def dynamics(run: Run) -> Figure:
             measurement = metric_by_stage(reader, group, metric)
             curve(measurement, x="stage", hue="curriculum", ax=ax)
             _thin(ax, GROUPS[group].stages, f"{GROUPS[group].title}: {metric}")
+    for ax in axes.flat[1:]:
+        ax.get_legend().remove()
     return figure
 
 
@@ -62,17 +67,7 @@ def alignment(run: Run) -> Figure:
     for ax, part in zip(
         figure.subplots(len(parts), squeeze=False)[:, 0], parts, strict=True
     ):
-        names = _curriculum_arms(reader, part)
-        read = value_alignment if part == "block" else final_alignment
-        kinds = ("raw", "centred", "shifted")
-        values = [
-            [reader.of(name, lambda t, k=kind: getattr(read(t), k)) for kind in kinds]
-            for name in names
-        ]
-        labels = {"arm": tuple(names), "cosine of": kinds}
-        measurement = Measurement(
-            torch.tensor(values), ("arm", "cosine of", "seed"), labels, "cosine"
-        )
+        measurement = _cosines(reader, part)
         bars(measurement, x="arm", hue="cosine of", ax=ax)
         ax.set_title(f"{part}: source and target, and shifted pairs", fontsize=12)
     return figure
@@ -81,14 +76,14 @@ def alignment(run: Run) -> Figure:
 def transfer(run: Run) -> Figure:
     """What the test prompts are answered with, arm by arm; success never alone."""
     reader = Reader(run)
-    parts = [part for part in ("block", "relu", "gpt") if part in reader.config.parts]
-    _require(parts, "block, ReLU block or GPT-2", "block,relu,gpt")
-    figure = Figure((5.2 * len(parts), 6.2), layout="constrained")
-    for ax, part in zip(
-        figure.subplots(1, len(parts), squeeze=False)[0], parts, strict=True
-    ):
-        rows = [(name, name, None) for name in _transfer_arms(reader, part)]
-        _table(ax, reader, rows, f"{part}: share of test prompts")
+    parts = [part for part in ("block", "gpt") if part in reader.config.parts]
+    _require(parts, "block or GPT-2", "block,gpt")
+    figure = Figure((6.4 * len(parts), 5.6), layout="constrained")
+    panels = figure.subplots(1, len(parts), squeeze=False)[0]
+    for ax, part in zip(panels, parts, strict=True):
+        rows = _block_rows(reader) if part == "block" else _gpt_rows(reader)
+        title = "One-layer block" if part == "block" else "GPT-2"
+        _table(ax, reader, rows, READINGS, f"{title}: share of test prompts")
     return figure
 
 
@@ -101,8 +96,9 @@ def phase(run: Run) -> Figure:
         for scale in SCALES
         for name in reader.config.curricula
     ]
-    figure = Figure((6.4, 5), layout="constrained")
-    _table(figure.subplots(), reader, rows, "ReLU block, trained end to end")
+    figure = Figure((6.8, 5), layout="constrained")
+    readings = {**READINGS, "cosine": lambda trained: value_alignment(trained).raw}
+    _table(figure.subplots(), reader, rows, readings, "ReLU block, trained end to end")
     return figure
 
 
@@ -117,6 +113,7 @@ def depth(run: Run) -> Figure:
     ):
         title, measurement = (_linear if part == "linear" else _gpt)(reader)
         curve(measurement, x="layer", hue="pairs", ax=ax)
+        ax.set_xticks(measurement.labels["layer"])
         ax.set_title(title, fontsize=12)
     return figure
 
@@ -137,13 +134,29 @@ def multiplicity(run: Run) -> Figure:
     grid = [1 + step * (max(ks) - 1) / 50 for step in range(51)]
     ax.plot(grid, [law.joint(k) for k in grid], "--", color="black", label="law")
     paper = {k: cosine for k, cosine in PAPER_COSINE.items() if k in ks}
-    ax.plot(paper.keys(), paper.values(), "x", color="#D55E00", label="paper, Table 5")
-    ax.lines[0].set_label("measured")
+    ax.plot(
+        list(paper), list(paper.values()), "x", color="#D55E00", label="paper, Table 5"
+    )
+    ax.lines[0].set(label="measured", linestyle="")
+    ax.set_xticks(ks)
     ax.legend(fontsize=9, frameon=False)
     ax.set_title("One-layer block, joint training: cosine of V z", fontsize=12)
     figure = ax.figure
     assert isinstance(figure, Figure)
     return figure
+
+
+def _cosines(reader: Reader, part: str) -> Measurement:
+    read = value_alignment if part == "block" else final_alignment
+    names, kinds = _curriculum_arms(reader, part), ("raw", "centred", "shifted")
+    values = []
+    for name in names:
+        with torch.no_grad():
+            found = [read(trained) for trained in reader.seeds(name)]
+        values.append([[getattr(one, kind) for one in found] for kind in kinds])
+    labels = {"arm": tuple(names), "cosine of": kinds}
+    axes = ("arm", "cosine of", "seed")
+    return Measurement(torch.tensor(values), axes, labels, "cosine")
 
 
 def _linear(reader: Reader) -> tuple[str, Measurement]:
@@ -173,19 +186,20 @@ def _gpt(reader: Reader) -> tuple[str, Measurement]:
 
 
 def _table(
-    ax: Axes, reader: Reader, rows: Sequence[tuple[str, str, int | None]], title: str
+    ax: Axes,
+    reader: Reader,
+    rows: Sequence[Row],
+    readings: Mapping[str, Callable[[Trained], float]],
+    title: str,
 ) -> None:
     """Readings of arms as a heat map with the numbers written in."""
     values = torch.tensor(
         [
-            [
-                sum(found := reader.of(arm, reading, step=step)) / len(found)
-                for reading in READINGS.values()
-            ]
+            [fmean(reader.of(arm, read, step=step)) for read in readings.values()]
             for _, arm, step in rows
         ]
     )
-    labels = {"arm": tuple(label for label, _, _ in rows), "reading": tuple(READINGS)}
+    labels = {"arm": tuple(label for label, _, _ in rows), "reading": tuple(readings)}
     heatmap(Measurement(values, ("arm", "reading"), labels, "share"), ax)
     for row, line in enumerate(values.tolist()):
         for column, value in enumerate(line):
@@ -193,6 +207,46 @@ def _table(
             text = ax.text(column, row, f"{value:.2f}", color=colour, fontsize=9)
             text.set(ha="center", va="center")
     ax.set_title(title, fontsize=12)
+    ax.set(xlabel="", ylabel="")
+
+
+def _block_rows(reader: Reader) -> list[Row]:
+    config = reader.config
+    fitted = layerwise.fitted_step(config)
+    rows: list[Row] = []
+    for name, arm in zip(
+        config.curricula, _curriculum_arms(reader, "block"), strict=False
+    ):
+        if name in ("AS_T", "AS_E"):
+            rows += [
+                (f"{name}, just fitted", arm, fitted),
+                (f"{name}, later", arm, None),
+                (f"{name}, replay, V frozen", f"{arm}-replay", fitted),
+                (f"{name}, replay, V let go", f"{arm}-replay", None),
+            ]
+        else:
+            rows.append((name, arm, None))
+    return [
+        *rows,
+        ("two-hop, bridge", "block-bridge", None),
+        ("two-hop, no bridge", "block-no_bridge", None),
+    ]
+
+
+def _gpt_rows(reader: Reader) -> list[Row]:
+    config = reader.config
+    rows: list[Row] = []
+    for name, arm in zip(
+        config.curricula, _curriculum_arms(reader, "gpt"), strict=False
+    ):
+        rows.append((name, arm, None))
+        if name in ("AS_T", "AS_E"):
+            rows.append((f"{name}, replay", f"{arm}-replay", None))
+    return [
+        *rows,
+        ("two-hop, bridge", "gpt-bridge", None),
+        ("two-hop, no bridge", "gpt-no_bridge", None),
+    ]
 
 
 def _thin(ax: Axes, stages: Sequence[str], title: str) -> None:
@@ -215,17 +269,6 @@ def _curriculum_arms(reader: Reader, part: str) -> list[str]:
         for name in config.curricula
     ]
     return [*names, f"{part}-bridge", f"{part}-no_bridge"]
-
-
-def _transfer_arms(reader: Reader, part: str) -> list[str]:
-    config = reader.config
-    if part == "relu":
-        return [f"relu-{s.name}-{name}" for s in SCALES for name in config.curricula]
-    late = [name for name in ("AS_T", "AS_E") if name in config.curricula]
-    return [
-        *_curriculum_arms(reader, part),
-        *(f"{part}-{name}-replay" for name in late),
-    ]
 
 
 def _require(found: Sequence[str], what: str, parts: str) -> None:

@@ -60,8 +60,9 @@ def _gpt(config: Config) -> Iterator[Claim]:
     )
     yield Claim(
         "bridge.gpt.bridge-answers",
-        f"Share of answers that are bridges, {several} objects per subject.",
-        "ours",
+        f"Share of answers that are bridges, {several} objects per subject; without"
+        " identity the specification saw mostly the subject's own bridge.",
+        "Section 8 of the specification",
         "behaviour",
         "<= 0.25",
         Control(NONE, ">= 0.5"),

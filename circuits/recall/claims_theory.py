@@ -23,8 +23,8 @@ def memory() -> Iterator[Claim]:
     )
     yield Claim(
         "recall.memory.wrong-logit",
-        "Every other token gets a logit of at most 2 (the largest is shown); the paper says"
-        " 1, which its own construction does not give.",
+        "Every other token gets a logit of at most 2 (the largest is shown); the paper"
+        " says 1, which its own construction does not give.",
         "Lemma 1, corrected",
         "theory",
         "in [1.999999, 2.000001]",

@@ -1,6 +1,6 @@
 """Any number of subjects at low temperature: Lemmas 2 and 9, Theorems 1 and 3."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -46,19 +46,19 @@ class Cell:
     outcome: Outcome
 
 
-def solve(
-    n_subjects: int, temperature: float, seeds: tuple[int, ...], *, rows: float = 1.0
-) -> Cell:
-    """Fine-tune on eight prompts of each seed's affine table.
+def solve(n_subjects: int, temperature: float, seeds: tuple[int, ...]) -> Cell:
+    """Fine-tune on eight prompts of each seed's affine table."""
+    tables = tuple(relation_table("affine", n_subjects, 0, seed) for seed in seeds)
+    return _descend(tables, temperature, seeds, Schedule.general(temperature))
 
-    Args:
-        n_subjects: a prime power.
-        temperature: of both the loss and the schedule.
-        seeds: each has its own table, prompts and perturbation.
-        rows: share of the table's rows that is kept; fewer rows keep Assumption 1
-            and leave some prompts without a confusing relation.
-    """
-    tables = tuple(_rows(n_subjects, seed, rows) for seed in seeds)
+
+def _descend(
+    tables: tuple[Table, ...],
+    temperature: float,
+    seeds: tuple[int, ...],
+    schedule: Schedule,
+) -> Cell:
+    n_subjects = tables[0].shape[1]
     counts = torch.stack(
         [
             pattern_counts(
@@ -71,13 +71,8 @@ def solve(
         counts, n_subjects=n_subjects, n_examples=2, temperature=temperature
     )
     sources = [generator(seed, "general", "perturb") for seed in seeds]
-    outcome = algorithm1(problem, Schedule.general(temperature), perturbations=sources)
+    outcome = algorithm1(problem, schedule, perturbations=sources)
     return Cell(n_subjects, temperature, tables, outcome)
-
-
-def _rows(n_subjects: int, seed: int, share: float) -> Table:
-    table = relation_table("affine", n_subjects, 0, seed)
-    return table[: round(share * len(table))]
 
 
 def observe(
@@ -197,8 +192,13 @@ def _initial_answer_probability(cell: Cell) -> float:
 
 
 def _confusing(context: Context, cell: Cell) -> Observed:
-    """After stage 1 on half of the table's rows: confusing prompts and the others."""
-    half = solve(cell.n_subjects, cell.temperature, context.seeds, rows=0.5)
+    """After stage 1 on half of the table's rows: confusing prompts and the others.
+
+    Fewer rows keep Assumption 1 and leave some prompts without a confusing relation.
+    """
+    tables = tuple(table[: len(table) // 2] for table in cell.tables)
+    first_only = replace(Schedule.general(cell.temperature), second_steps=0)
+    half = _descend(tables, cell.temperature, context.seeds, first_only)
     confusing, others = [], []
     for i, (table, seed) in enumerate(zip(half.tables, context.seeds, strict=True)):
         prompts = test_prompts(table, 2, context.config.n_test, seed)

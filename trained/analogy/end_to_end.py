@@ -32,7 +32,7 @@ class Scale:
     rate: float
 
 
-SCALES = (Scale("main", 64, 0.03, 0.2), Scale("small", 256, 0.003, 0.1))
+SCALES = (Scale("main", 64.0, 0.03, 0.2), Scale("small", 256.0, 0.003, 0.1))
 
 
 def arms(config: Config) -> tuple[Arm, ...]:

@@ -31,15 +31,15 @@ class Alignment:
         """Learning rate of stage 1: keeps rho when the sizes change."""
         return 5 * self.n / 100 * sqrt(512 / self.d_model)
 
-    def step_size(self, n_facts: int) -> float:
+    def step_size(self, n_facts: int | float) -> float:
         """c: what all of stage 1 adds of a label taught once among n_facts."""
         return self.rate * STEPS * sqrt(self.d_model) / (2 * n_facts)
 
-    def noise(self, n_facts: int) -> float:
+    def noise(self, n_facts: int | float) -> float:
         """The noise-to-signal ratio rho squared."""
         return self.n_neurons / self.step_size(n_facts) ** 2
 
-    def joint(self, k: int) -> float:
+    def joint(self, k: int | float) -> float:
         """Cosine of source and target after joint training, or with the bridge.
 
         >>> round(Alignment(100, 512).joint(3), 3)

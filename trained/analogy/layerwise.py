@@ -31,9 +31,9 @@ UNFROZEN_RATE = 1e-3
 """Of stage 1 in a second phase, as a share of its rate in the first: by then the head
 is about a thousand times larger."""
 _RATES: Mapping[str, tuple[float, ...]] = {
-    "SA": (150, 300),
-    "AS_T": (150, 100),
-    "AS_E": (150, 300),
+    "SA": (150.0, 300.0),
+    "AS_T": (150.0, 100.0),
+    "AS_E": (150.0, 300.0),
 }
 """Of each neuron of the head, by phase; 300 for curricula of one phase."""
 
@@ -82,7 +82,7 @@ def _plain(config: Config, name: str, k: int) -> Arm:
     taught = curriculum(name, k)
     (phase,) = taught.phases
     draw = _draw(taught, config, phase)
-    stages = (_values(config, draw), _head(config, draw, rate=300))
+    stages = (_values(config, draw), _head(config, draw, rate=300.0))
     label = joint_name(k) if name == "joint" else f"block-{name}"
     return _arm(config, label, taught, stages)
 

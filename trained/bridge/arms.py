@@ -90,7 +90,7 @@ def gpt(complexity: int = 1, task: Task = "identity") -> Recipe:
 
 
 def tied(complexity: int = 1, task: Task = "identity") -> Recipe:
-    """The GPT whose head is its embedding: half the learning rate, no offset."""
+    """The GPT with a tied head: half the rate, twice the steps, no offset."""
     return Recipe("gpt", complexity, task, head="tied", offset="none")
 
 
@@ -98,18 +98,19 @@ def main_recipes(config: Config) -> list[Recipe]:
     """The arms that gated claims rest on, and the sweep of Figure 2."""
     both: tuple[Task, ...] = ("identity", "none")
     several = config.complexity
-    complexities = sorted({1, several, *config.embedding_sweep})
-    found = [embedding(kappa, task) for kappa in complexities for task in both]
-    found += [
-        replace(embedding(), factors="one"),
-        replace(embedding(several), maps="degenerate"),
-    ]
-    found += [Recipe("direction", task=task) for task in both]
-    found += [gpt(1, task) for task in (*both, "half", "permuted")]
-    found += [gpt(several, task) for task in both]
+    others = sorted(set(config.sweep) - {1, several}, reverse=True)
+    # The dearest first, so that processes that share the arms end together.
+    found = [gpt(kappa, task) for kappa in (*others, several) for task in both]
     found += [replace(gpt(several), gamma=gamma) for gamma in config.gammas]
-    others = sorted(set(config.sweep) - {1, several})
-    return found + [gpt(kappa, task) for kappa in others for task in both]
+    found += [gpt(1, task) for task in (*both, "half", "permuted")]
+    found += [Recipe("direction", task=task) for task in both]
+    complexities = sorted({1, several, *config.embedding_sweep}, reverse=True)
+    found += [embedding(kappa, task) for kappa in complexities for task in both]
+    return [
+        *found,
+        replace(embedding(several), maps="degenerate"),
+        replace(embedding(), factors="one"),
+    ]
 
 
 def variant_recipes(config: Config) -> list[Recipe]:
@@ -136,8 +137,8 @@ def variant_recipes(config: Config) -> list[Recipe]:
 
 
 def recipes(config: Config) -> list[Recipe]:
-    """Every arm, those with gated claims first."""
-    return main_recipes(config) + variant_recipes(config)
+    """Every arm."""
+    return variant_recipes(config) + main_recipes(config)
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
@@ -145,7 +146,7 @@ def arms(config: Config) -> tuple[Arm, ...]:
     limit = config.variant_seeds
     main = [_arm(config, recipe, None) for recipe in main_recipes(config)]
     extra = [_arm(config, recipe, limit) for recipe in variant_recipes(config)]
-    return (*main, *extra)
+    return (*extra, *main)
 
 
 def world_of(config: Config, recipe: Recipe, seed: int) -> World:
@@ -267,8 +268,10 @@ def _schedule(config: Config, recipe: Recipe) -> tuple[int, Optimiser]:
         return EMBEDDING_STEPS, adam(0.01)
     if recipe.model == "direction":
         return DIRECTION_STEPS, gradient_descent(2.0, weight_decay=1e-3)
-    lr = config.lr if recipe.head == "untied" else config.lr / 2
+    warmup = min(50, config.steps // 2)
+    if recipe.head == "tied":
+        slow = Optimiser("adamw", config.lr / 2, config.weight_decay, warmup=warmup)
+        return 2 * config.steps, slow
     decay = config.weight_decay if recipe.decay is None else recipe.decay
     steps = config.steps if recipe.decay is None else config.steps * 10 // 3
-    warmup = min(50, config.steps // 2)
-    return steps, Optimiser("adamw", lr, decay, warmup=warmup)
+    return steps, Optimiser("adamw", config.lr, decay, warmup=warmup)

@@ -1,10 +1,9 @@
 """Losses and metrics of the bridge models, written so that seeds can be stacked."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
@@ -12,18 +11,13 @@ from trained.decoder import Decoder
 from trained.task import Batch
 
 from .data import UNLABELLED, Facts
+from .embmlp import EmbMLP
+
+Model = EmbMLP | Decoder
+"""Either model of the study."""
 
 
-class Answering(Protocol):
-    """A model that gives logits after every token."""
-
-    def __call__(
-        self, tokens: Tensor, *, offset: Int[Tensor, " batch"] | None = None
-    ) -> Float[Tensor, "batch pos d_vocab"]:
-        """The logits; `offset` shifts each prompt's positions."""
-
-
-def fact_loss(model: Answering, facts: Facts) -> Float[Tensor, ""]:
+def fact_loss(model: Model, facts: Facts) -> Float[Tensor, ""]:
     """Mean cross-entropy over the labelled positions."""
     logits = model(facts.tokens, offset=facts.offset)
     flat, targets = logits.flatten(0, 1), facts.targets.flatten()
@@ -31,7 +25,7 @@ def fact_loss(model: Answering, facts: Facts) -> Float[Tensor, ""]:
 
 
 def accuracy(
-    model: Answering,
+    model: Model,
     data: Mapping[str, Batch],
     *,
     name: str,

@@ -20,8 +20,8 @@ from .patterns import quadratic_forms, right_pattern
 Array = NDArray[np.float64]
 """[replica, ...]; shapes as in `Outcome`."""
 
-RECORDS = 200
-"""About how many points of each stage's path are kept."""
+RECORDS = 100
+"""Most points of each stage's path that are kept, evenly on a logarithmic scale."""
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ class _Descent:
 
     def run(self, steps: int, rate: float, held: NDArray[np.bool_]) -> None:
         """Gradient descent; the replicas in `held` keep the pairs' symmetry."""
-        every = max(1, steps // RECORDS)
+        kept = {0, *np.geomspace(1, max(steps, 1), RECORDS).astype(int).tolist()}
         symmetric = bool(held.any())
         for step in range(steps):
-            if step % every == 0:
+            if step in kept:
                 self._record(step)
             gradient = self.problem.theta_gradient(self.theta)
             if symmetric:

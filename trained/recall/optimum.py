@@ -29,7 +29,7 @@ def optimal_attention(
 
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         scores = torch.tensor(theta, requires_grad=True)
-        attention = scores.softmax(0).expand(len(rows), -1)
+        attention = scores.softmax(0)[None]
         losses = relation_loss(attention, rows, forms, temperature=temperature)
         total = losses @ weights
         (gradient,) = torch.autograd.grad(total, scores)

@@ -1,0 +1,263 @@
+"""The figures of the bridge study, each from a trained run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import cast
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from circuits.sites import Site
+from probes.alignment import paired_cosine, polar_coordinates
+from probes.figures import OKABE_ITO, bars, curve, heatmap, polar
+from probes.measurement import Measurement
+from trained.bridge.arms import Recipe, Task, embedding, gpt
+from trained.bridge.symmetric import solve_symmetric
+from trained.store import Run
+
+from .alignment import pair_states
+from .causal import (
+    RELATION,
+    SUBJECT,
+    backward_exchange,
+    donor_exchange,
+    mean_ablation,
+    other_bridge,
+    own_bridge,
+)
+from .context import Context, Specimen, ood, ood_obj
+from .theory import logit_matrix
+
+TASKS: tuple[Task, Task] = ("identity", "none")
+MARGIN_SIZES = (3, 5, 10, 20, 50, 100, 300, 1000)
+
+
+def accuracy(run: Run) -> Figure:
+    """Two-hop accuracy against objects per subject (Figure 2), both ways of scoring."""
+    context = Context(run)
+    small, standard = context.config.gamma, context.config.standard_gamma
+    panels = {
+        "Emb-MLP": {
+            "identity": Recipe("embedding"),
+            "none": Recipe("embedding", task="none"),
+        },
+        "GPT": {
+            f"identity, gamma {small:g}": Recipe("gpt"),
+            f"none, gamma {small:g}": Recipe("gpt", task="none"),
+            f"identity, gamma {standard:g}": Recipe("gpt", gamma=standard),
+        },
+    }
+    figure = Figure((9, 6.6), layout="constrained")
+    grid = figure.subplots(2, len(panels), sharex=True, sharey=True)
+    quantities = (("two-hop accuracy", ood), ("among objects", ood_obj))
+    for row, (name, quantity) in zip(grid, quantities, strict=True):
+        for ax, (title, models) in zip(row, panels.items(), strict=True):
+            for number, (label, model) in enumerate(models.items()):
+                _accuracy_line(context, model, quantity, ax)
+                _restyle(ax, label, OKABE_ITO[number], "-:"[label.startswith("none")])
+            ax.axhline(1 / context.config.n_subjects, color="grey", linewidth=0.8)
+            ax.set_title(title, fontsize=12)
+            ax.set_ylabel(name, fontsize=11)
+            ax.legend(title="zero-hop task", fontsize=9, frameon=False)
+    return figure
+
+
+def _accuracy_line(
+    context: Context, model: Recipe, quantity: Callable[[Specimen], float], ax: Axes
+) -> None:
+    config = context.config
+    known = sorted({1, config.complexity, *config.sweep, *config.embedding_sweep})
+    arms = [replace(model, complexity=kappa) for kappa in known]
+    arms = [arm for arm in arms if context.has(arm)]
+    seeds = min(len(context.specimens(arm)) for arm in arms)
+    found = Measurement(
+        torch.tensor([context.each(arm, quantity)[:seeds] for arm in arms]),
+        ("objects per subject", "seed"),
+        labels={"objects per subject": tuple(arm.complexity for arm in arms)},
+        name="two-hop accuracy",
+    )
+    curve(found, x="objects per subject", ax=ax)
+    ax.set_xticks(known)
+
+
+def _restyle(ax: Axes, label: str, colour: str, line: str) -> None:
+    """Name and colour the line that was drawn last, and its band."""
+    ax.lines[-1].set(label=label, color=colour, linestyle=line)
+    for band in ax.collections[-1:]:
+        band.set_facecolor(colour)
+
+
+def templates(run: Run) -> Figure:
+    """Rows of Emb-MLP's Z, and their sums for two-hop queries (Figure 3)."""
+    context = Context(run)
+    figure = Figure((11, 9), layout="constrained")
+    grid = figure.subplots(2, 2, height_ratios=(2.1, 1))
+    for column, task in zip(grid.T, TASKS, strict=True):
+        specimen = context.specimens(embedding(1, task))[0]
+        n, matrix = specimen.world.n_subjects, logit_matrix(specimen)
+        name = "with identity" if task == "identity" else "without identity"
+        rows = (("subjects a", n), ("bridges b", n), ("r1", 1), ("r2", 1))
+        _blocks(matrix, f"rows of Z {name}", rows, column[0])
+        queries = matrix[:n] + matrix[2 * n] + matrix[2 * n + 1]
+        _blocks(
+            queries, f"logits of (a, r1, r2), {name}", (("subjects a", n),), column[1]
+        )
+    return figure
+
+
+def _blocks(
+    matrix: Tensor, name: str, rows: Sequence[tuple[str, int]], ax: Axes
+) -> None:
+    """A heat map with its blocks of rows and columns named and divided."""
+    n = matrix.shape[1] // 2
+    measured = Measurement(matrix, ("input token", "output token"), name="logit")
+    heatmap(measured, ax).set_title(name, fontsize=12)
+    columns = (("bridges b", n), ("objects c", n))
+    for axis, blocks, line in (
+        (ax.yaxis, rows, ax.axhline),
+        (ax.xaxis, columns, ax.axvline),
+    ):
+        ends = torch.tensor([0, *(size for _, size in blocks)]).cumsum(0)
+        middles = (ends[1:] + ends[:-1]) / 2 - 0.5
+        labels = [label for label, _ in blocks]
+        if axis is ax.yaxis and len(rows) > 1:
+            # One-row blocks: their labels would touch.
+            middles[-2:] += torch.tensor([-0.6, 0.8])
+        axis.set_ticks(middles.tolist(), labels, fontsize=10)
+        axis.set_tick_params(length=0)
+        for end in ends[1:-1].tolist():
+            line(end - 0.5, color="black", linewidth=0.8)
+
+
+def polar_alignment(run: Run) -> Figure:
+    """Angle between (a, r1) and its bridge, by layer (Figure 6); one seed."""
+    context = Context(run)
+    config = context.config
+    small = gpt(config.complexity)
+    arms = {
+        f"gamma {config.gamma:g}": small,
+        f"gamma {config.standard_gamma:g}": replace(small, gamma=config.standard_gamma),
+        f"gamma {config.gamma:g}, no identity": replace(small, task="none"),
+    }
+    angles = [
+        _angles(context.specimens(arm)[0], config.n_layers) for arm in arms.values()
+    ]
+    measured = Measurement(
+        torch.stack(angles),
+        ("arm", "layer", "pair"),
+        labels={"arm": tuple(arms), "layer": tuple(range(1, config.n_layers + 1))},
+        name=f"angle of (a, r1) to its bridge, kappa {config.complexity}",
+        unit="radians",
+    )
+    figure = Figure((7.5, 4), layout="constrained")
+    polar(measured, hue="arm", ax=figure.add_subplot(projection="polar"))
+    return figure
+
+
+def _angles(specimen: Specimen, n_layers: int) -> Tensor:
+    sites = [Site("resid_post", layer) for layer in range(n_layers)]
+    cosines = [paired_cosine(*pair_states(specimen, site)) for site in sites]
+    return polar_coordinates(torch.stack(cosines))
+
+
+def timeline(run: Run) -> Figure:
+    """Alignment, hop 2 and two-hop accuracy over training (Figure 7)."""
+    context = Context(run)
+    kappa = context.config.complexity
+    figure = Figure((10, 4), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    names = {
+        "nearest": "nearest bridge is the true one",
+        "hop2": "hop-2 accuracy",
+        "ood_obj": "two-hop, among objects",
+        "ood": "two-hop",
+    }
+    for ax, task in zip(panels, TASKS, strict=True):
+        metrics = run.metrics(gpt(kappa, task).name)
+        measured = Measurement(
+            torch.stack([metrics[name] for name in names]),
+            ("quantity", "seed", "step"),
+            labels={
+                "quantity": tuple(names.values()),
+                "step": tuple(metrics["step"].tolist()),
+            },
+            name="share",
+        )
+        curve(measured, x="step", hue="quantity", ax=ax)
+        what = "with identity" if task == "identity" else "without identity"
+        ax.set_title(f"GPT, {kappa} objects per subject, {what}", fontsize=12)
+    return figure
+
+
+def margins(run: Run) -> Figure:
+    """Two-hop margins at the optimum of the program, against N (Theorems 1 and 2)."""
+    del run  # The theorems need no training.
+    values = [
+        [
+            solve_symmetric(n, identity=task == "identity").two_hop_margin
+            for task in TASKS
+        ]
+        for n in MARGIN_SIZES
+    ]
+    measured = Measurement(
+        torch.tensor(values),
+        ("N", "zero-hop task"),
+        labels={"N": MARGIN_SIZES, "zero-hop task": TASKS},
+        name="least two-hop margin",
+    )
+    ax = curve(measured, x="N", hue="zero-hop task")
+    ax.set_xscale("log")
+    ax.axhline(0, color="black", linewidth=0.8)
+    ax.legend(title="zero-hop task", fontsize=9, frameon=False, loc=(0.65, 0.27))
+    limit = (1 - 0.5**0.5) ** 0.5
+    ax.axhline(limit, color="grey", linestyle=":", linewidth=1)
+    ax.annotate(f"our limit {limit:.3f}", (MARGIN_SIZES[0], limit - 0.13), color="grey")
+    return _whole(ax)
+
+
+def causal(run: Run) -> Figure:
+    """What exchanged and ablated states do to two-hop answers."""
+    context = Context(run)
+    edits: dict[str, Callable[[Specimen], float]] = {
+        "r1 from donor:\nfollows": lambda s: donor_exchange(s, RELATION)[0],
+        "a from donor:\nstays": lambda s: donor_exchange(s, SUBJECT)[1],
+        "own bridge:\nright": own_bridge,
+        "other bridge:\nfollows": lambda s: other_bridge(s)[0],
+        "(a, r1) into hop 2:\nfollows": backward_exchange,
+        "r1 to mean:\nright": lambda s: mean_ablation(s, RELATION),
+        "a to mean:\nright": lambda s: mean_ablation(s, SUBJECT),
+        "no edit:\nright": ood,
+    }
+    kappa = context.config.complexity
+    rows = [
+        [context.each(gpt(kappa, task), edit) for task in TASKS]
+        for edit in edits.values()
+    ]
+    measured = Measurement(
+        torch.tensor(rows),
+        ("edit after one block", "zero-hop task", "seed"),
+        labels={"edit after one block": tuple(edits), "zero-hop task": TASKS},
+        name="share of answers",
+    )
+    figure = Figure((11, 4), layout="constrained")
+    ax = figure.add_subplot()
+    bars(measured, x="edit after one block", hue="zero-hop task", ax=ax)
+    ax.set_title(f"two-hop queries, {kappa} objects per subject", fontsize=12)
+    ax.tick_params("x", labelsize=9)
+    return figure
+
+
+def _whole(ax: Axes) -> Figure:
+    return cast(Figure, ax.figure)
+
+
+FIGURES: dict[str, Callable[[Run], Figure]] = {
+    "accuracy": accuracy,
+    "templates": templates,
+    "polar": polar_alignment,
+    "timeline": timeline,
+    "causal": causal,
+    "margins": margins,
+}
