@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -53,6 +54,16 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         agreeing = sum(v.passed for v in open_ones)
         text += f"; {agreeing} of {len(open_ones)} exploratory ones as expected"
     return text
+
+
+@dataclass(frozen=True)
+class VerdictTable:
+    """Verdicts that show themselves as a table in a notebook."""
+
+    verdicts: Sequence[Verdict]
+
+    def _repr_html_(self) -> str:
+        return verdict_html(self.verdicts)
 
 
 def verdict_html(verdicts: Sequence[Verdict]) -> str:

@@ -17,7 +17,7 @@ class History:
         """Add one record; every value has the seed axis only."""
         self.steps.append(step)
         for name, value in values.items():
-            self._values.setdefault(name, []).append(value.detach().cpu())
+            self._values.setdefault(name, []).append(value.detach().cpu().clone())
 
     def repeat(self, step: int) -> None:
         """Add a record equal to the last one: nothing moves any more."""

@@ -5,7 +5,7 @@ named batches. Roles are named positions (which keys are the subjects of the
 examples, which is the query): they let one signal serve every study.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -32,6 +32,13 @@ class Batch(NamedTuple):
         if name not in self.roles:
             raise unknown("role", name, sorted(self.roles))
         return self.roles[name]
+
+    def chunks(self, size: int) -> "Iterator[Batch]":
+        """The prompts in batches of at most `size`, in order."""
+        for start in range(0, len(self.targets), size):
+            part = slice(start, start + size)
+            roles = {name: places[part] for name, places in self.roles.items()}
+            yield Batch(self.tokens[part], self.targets[part], roles)
 
 
 def positions(columns: list[int], like: Int[Tensor, "batch pos"]) -> Tensor:

@@ -8,19 +8,20 @@ from pathlib import Path
 from .errors import unknown
 from .store import Run
 
-_ZOO = Path(__file__).parent / "checkpoints"
+FOLDER = Path(__file__).parent / "checkpoints"
+"""Where the shipped runs are."""
 
 
 def names() -> tuple[str, ...]:
     """The runs that are shipped."""
-    return tuple(sorted(file.parent.name for file in _ZOO.glob("*/manifest.json")))
+    return tuple(sorted(file.parent.name for file in FOLDER.glob("*/manifest.json")))
 
 
 def load(name: str) -> Run:
     """A shipped run."""
     if name not in names():
         raise unknown("zoo run", name, names())
-    return Run.open(_ZOO / name)
+    return Run.open(FOLDER / name)
 
 
 def open_run(path_or_name: str) -> Run:

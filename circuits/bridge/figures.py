@@ -31,7 +31,7 @@ from .context import Context, Specimen, ood, ood_obj
 from .theory import logit_matrix
 
 TASKS: tuple[Task, Task] = ("identity", "none")
-MARGIN_SIZES = (3, 5, 10, 20, 50, 100, 300, 1000)
+MARGIN_SIZES = (3, 5, 10, 30, 100, 1000)
 
 
 def accuracy(run: Run) -> Figure:

@@ -180,3 +180,38 @@ def figure4(config: Config) -> Iterator[Claim]:
         ">= 0.15",
         Control("constructed memory", "<= 0.1"),
     )
+    for temperature in ("0.01", "0.06"):
+        yield from _figure4_triple(temperature)
+
+
+def _figure4_triple(temperature: str) -> Iterator[Claim]:
+    """Three examples and a pretrained memory: measured and shown only."""
+    for name, what, expected, control in (
+        (
+            "within-pair",
+            "equal attention inside pairs",
+            "<= 1.1",
+            Control("the same attention, pairs crossed", ">= 1.2"),
+        ),
+        (
+            "gap",
+            "different attention across pairs",
+            ">= 0.03",
+            Control("untrained", "< 0.02"),
+        ),
+        (
+            "rest",
+            "little on the query and EoS",
+            "<= 0.06",
+            Control("untrained", ">= 0.15"),
+        ),
+    ):
+        yield Claim(
+            f"recall.fig4.triple-T{temperature}.{name}",
+            f"Pretrained memory, three examples, T = {temperature}: {what} (one seed).",
+            "Figure 4",
+            "signal",
+            expected,
+            control,
+            gated=False,
+        )

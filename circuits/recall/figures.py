@@ -6,6 +6,9 @@ from matplotlib.figure import Figure
 from probes.figures import attention_rows, bars, curve
 from probes.measurement import Measurement
 from trained.recall.algorithm import Schedule
+from trained.recall.arms import test_prompts, triple_table
+from trained.recall.model import RecallModel
+from trained.recall.prompts import Prompts
 from trained.store import Run
 
 from . import causal, samples, warmup
@@ -16,35 +19,58 @@ ROWS = ("step 1, EoS asks", "step 2, relation asks")
 
 
 def attention(run: Run) -> Figure:
-    """Figure 2: attention rows of every mode and table, the first seed."""
+    """Figures 2 and 4: attention rows of every model that was trained, first seed."""
     context = Context(run)
-    cells = [(m, t) for t in ("affine", "random") for m in ("partial", "full")]
-    figure = Figure(figsize=(13, 6.5), layout="constrained")
-    axes = figure.subplots(2, 2).flatten()
-    for ax, (mode, kind) in zip(axes, cells, strict=True):
-        attention_rows(attention_measurement(context, mode, kind), ax)
-        ax.set_title(f"{mode} fine-tuning, {kind} table")
+    panels = _attention_panels(context)
+    n_rows = -(-len(panels) // 2)
+    figure = Figure(figsize=(13, 3.2 * n_rows), layout="constrained")
+    axes = figure.subplots(n_rows, 2, squeeze=False).flatten()
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
+    for ax, (title, measured) in zip(axes, panels.items(), strict=False):
+        attention_rows(measured, ax)
+        ax.set_title(title)
     figure.suptitle(
         f"Attention after fine-tuning, n={context.config.n_subjects}, "
-        f"T={context.config.temperature:g}, seed {context.seeds[0]}"
+        f"seed {context.seeds[0]}, mean over unseen prompts"
     )
     return figure
 
 
-def attention_measurement(context: Context, mode: str, kind: str) -> Measurement:
-    """The two attention rows of Figure 2, averaged over unseen prompts of one seed."""
-    seed = context.seeds[0]
-    model = context.fine_tuned(mode, kind, seed)
-    prompts = context.prompts(kind, seed)
+def _attention_panels(context: Context) -> dict[str, Measurement]:
+    config, seed = context.config, context.seeds[0]
+    panels = {
+        f"{mode} fine-tuning, {kind} table, T={config.temperature:g}": (
+            attention_measurement(
+                context.fine_tuned(mode, kind, seed), context.prompts(kind, seed)
+            )
+        )
+        for kind in ("affine", "random")
+        for mode in ("partial", "full")
+    }
+    for arm in context.arms:
+        if arm == "triple" or arm.startswith("pretrained"):
+            model = context.restore(arm, seed)
+            assert isinstance(model, RecallModel)
+            prompts = context.prompts("random", seed)
+            if "triple" in arm:
+                table = triple_table(config, seed)
+                prompts = test_prompts(table, 3, config.n_test, seed)
+            panels[f"{arm}, full fine-tuning"] = attention_measurement(model, prompts)
+    return panels
+
+
+def attention_measurement(model: RecallModel, prompts: Prompts) -> Measurement:
+    """The two attention rows of Figure 2, averaged over prompts of one seed."""
     rows = [mean_attention(model, prompts, step=s) for s in ("relation", "answer")]
     # The first step has no relation token yet: its cell stays blank.
     first = torch.cat([rows[0], rows[0].new_tensor([torch.nan])])
     return Measurement(
         values=torch.stack([first, rows[1]]),
         axes=("query", "key"),
-        labels={"query": ROWS, "key": key_labels(context.config.n_examples)},
+        labels={"query": ROWS, "key": key_labels(prompts.n_examples)},
         name="attention",
-        provenance={"run": context.run.path.name, "mode": mode, "table": kind},
+        provenance={"prompts": len(prompts.relation)},
     )
 
 
@@ -87,7 +113,7 @@ def dynamics(run: Run) -> Figure:
     return figure
 
 
-def prompts(run: Run) -> Figure:
+def learning(run: Run) -> Figure:
     """Figure 3: accuracy over the ceiling against the number of prompts."""
     context = Context(run)
     tables = context.config.sample_tables
@@ -133,5 +159,5 @@ FIGURES = {
     "attention": attention,
     "causes": causes,
     "dynamics": dynamics,
-    "prompts": prompts,
+    "prompts": learning,
 }

@@ -7,7 +7,12 @@ from torch import Tensor
 from circuits.claims import Observed
 from probes.attention import pair_gap, rest_mass, within_pair_ratio
 from probes.statistics import tie_split_accuracy
-from trained.recall.arms import draw_facts, test_prompts, triple_table
+from trained.recall.arms import (
+    TRIPLE_TEMPERATURES,
+    draw_facts,
+    test_prompts,
+    triple_table,
+)
 from trained.recall.model import RecallModel
 from trained.recall.optimum import optimal_attention
 from trained.recall.patterns import pattern_counts
@@ -144,7 +149,21 @@ def _figure4(context: Context) -> dict[str, Observed]:
     for name in cold[0]:
         values = [row[name][0] for row in rows]
         result[f"recall.fig4.{name}"] = Observed.of(values, [row[name] for row in cold])
+    for temperature in TRIPLE_TEMPERATURES:
+        result |= _figure4_triple(context, temperature)
     return result
+
+
+def _figure4_triple(context: Context, temperature: float) -> dict[str, Observed]:
+    arm = f"pretrained-triple-{temperature:g}"
+    rows = []
+    for seed in context.arm_seeds(arm):
+        table = triple_table(context.config, seed)
+        prompts = test_prompts(table, 3, context.config.n_test, seed)
+        after = mean_attention(_recall_model(context, arm, seed), prompts)
+        before = mean_attention(_recall_model(context, arm, seed, 0), prompts)
+        rows.append(_shape(after, before, 3))
+    return _collect(f"recall.fig4.triple-T{temperature:g}", rows)
 
 
 def _pretrained_row(context: Context, seed: int) -> Row:

@@ -6,6 +6,8 @@ of prompts (Figure 3); `triple` has three examples (Figure 2b); `pretrained*` le
 memory first (Figure 4).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
@@ -32,13 +34,19 @@ from .scores import (
 BATCH = 256
 PARTIAL_STEPS = 5000
 SAMPLE_STEPS = 4000
+TRIPLE_TEMPERATURES = (0.01, 0.06)
+"""Of Figure 4 with three examples: the paper's, and one that suits a learned memory."""
+
 POPULATION = 256
 """Prompts that stand for the population where it is not a single prompt type."""
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
     """Every arm of the study at a configuration."""
-    result = [_full(config, kind) for kind in ("affine", "random")]
+    result = [
+        _full(f"full-{kind}", _headline(config, kind), config.full_steps)
+        for kind in ("affine", "random")
+    ]
     result += [_partial(config, kind) for kind in ("affine", "random")]
     result += [
         _samples(config, name, mode, size)
@@ -47,9 +55,9 @@ def arms(config: Config) -> tuple[Arm, ...]:
         for size in config.sample_sizes
     ]
     if config.triple_steps:
-        result.append(_triple(config))
+        result.append(_full("triple", _triple(config), config.triple_steps, 3))
     if config.pretrained_steps:
-        result += [_pretrained(config, cold=False), _pretrained(config, cold=True)]
+        result += _figure4(config)
     return tuple(result)
 
 
@@ -86,10 +94,13 @@ def constructed_model(
     embedding = embedding_of(table, seed, dtype=dtype)
     keys, values = constructed_memory(table, embedding)
     model = RecallModel(embedding, 2 * n_examples + 3, keys, values)
-    source = generator(seed, "recall", "key-query")
-    start = 0.02 * torch.randn(model.W_KQ.shape, generator=source)
-    model.W_KQ.data.copy_(start)
+    model.W_KQ.data.copy_(_small_start(model, seed))
     return model
+
+
+def _small_start(model: RecallModel, seed: int) -> Tensor:
+    source = generator(seed, "recall", "key-query")
+    return 0.02 * torch.randn(model.W_KQ.shape, generator=source)
 
 
 def embedding_of(
@@ -122,27 +133,58 @@ def two_step_loss(
     return total
 
 
-def _full(config: Config, kind: str) -> Arm:
-    words = Vocabulary.of(table_of(config, kind, 0))
+@dataclass(frozen=True)
+class _Setting:
+    """What full fine-tuning is done on."""
 
-    def build(seed: int) -> RecallModel:
-        return constructed_model(table_of(config, kind, seed), config.n_examples, seed)
+    table: Callable[[int], Table]
+    """seed -> relation table."""
+    n_examples: int
+    temperature: float
+
+    @property
+    def words(self) -> Vocabulary:
+        return Vocabulary.of(self.table(0))
+
+
+def _headline(config: Config, kind: str) -> _Setting:
+    table = partial(table_of, config, kind)
+    return _Setting(table, config.n_examples, config.temperature)
+
+
+def _triple(config: Config, temperature: float = 0.01) -> _Setting:
+    return _Setting(partial(triple_table, config), 3, temperature)
+
+
+def _fine_tune(setting: _Setting, steps: int) -> Stage:
+    """Adam on the whole key-query matrix, fresh prompts at every step."""
 
     def data(seed: int, step: int) -> Data:
-        source = generator(seed, "recall", "full", kind, step)
-        table = table_of(config, kind, seed)
-        return draw_prompts(table, config.n_examples, BATCH, generator=source).steps()
+        source = generator(seed, "recall", "fine-tune", step)
+        table = setting.table(seed)
+        return draw_prompts(table, setting.n_examples, BATCH, generator=source).steps()
 
-    stage = Stage(
+    return Stage(
         name="fine-tune",
-        steps=config.full_steps,
+        steps=steps,
         optimiser=adam(1e-3),
-        loss=partial(two_step_loss, words=words, temperature=config.temperature),
+        loss=partial(
+            two_step_loss, words=setting.words, temperature=setting.temperature
+        ),
         data=data,
         draw="each step",
         trainable=("*W_KQ",),
     )
-    return Arm(f"full-{kind}", build, (stage,), save_steps=(0,))
+
+
+def _full(
+    name: str, setting: _Setting, steps: int, max_seeds: int | None = None
+) -> Arm:
+    def build(seed: int) -> RecallModel:
+        return constructed_model(setting.table(seed), setting.n_examples, seed)
+
+    stages = (_fine_tune(setting, steps),)
+    return Arm(name, build, stages, save_steps=(0,), max_seeds=max_seeds)
 
 
 def _partial(config: Config, kind: str) -> Arm:
@@ -212,56 +254,30 @@ def _samples(config: Config, name: str, mode: str, size: int) -> Arm:
     return Arm(arm_name, build, (stage,))
 
 
-def _triple(config: Config) -> Arm:
-    words = Vocabulary.of(triple_table(config, 0))
-
-    def data(seed: int, step: int) -> Data:
-        source = generator(seed, "recall", "triple", step)
-        table = triple_table(config, seed)
-        return draw_prompts(table, 3, BATCH, generator=source).steps()
-
-    stage = Stage(
-        name="fine-tune",
-        steps=config.triple_steps,
-        optimiser=adam(1e-3),
-        loss=partial(two_step_loss, words=words, temperature=0.01),
-        data=data,
-        draw="each step",
-        trainable=("*W_KQ",),
-    )
-    return Arm(
-        "triple",
-        lambda seed: constructed_model(triple_table(config, seed), 3, seed),
-        (stage,),
-        save_steps=(0,),
-        max_seeds=3,
-    )
-
-
-def _pretrained(config: Config, *, cold: bool) -> Arm:
-    """Figure 4: learn the memory from facts, then fine-tune the key-query matrix.
-
-    The cold arm pretrains at the fine-tuning temperature, which leaves the logits so
-    small that fine-tuning acts above its threshold temperature: a control.
-    """
-    words = Vocabulary.of(table_of(config, "random", 0))
-    pretrain_temperature = config.temperature if cold else 1.0
+def _pretrained(
+    name: str,
+    setting: _Setting,
+    config: Config,
+    *,
+    pretrain_temperature: float = 1.0,
+    max_seeds: int,
+) -> Arm:
+    """Figure 4: learn the memory from facts, then fine-tune the key-query matrix."""
 
     def build(seed: int) -> RecallModel:
-        model = constructed_model(
-            table_of(config, "random", seed), config.n_examples, seed
-        )
-        width = 12 * config.n_subjects**2
+        table = setting.table(seed)
+        width = 12 * table.shape[1] ** 2
         source = generator(seed, "recall", "memory")
-        keys, values = 0.05 * torch.randn(2, width, words.size, generator=source)
-        positions = 2 * config.n_examples + 3
-        fresh = RecallModel(model.W_E, positions, keys, values)
-        fresh.W_KQ.data.copy_(model.W_KQ.data)
-        return fresh
+        size = setting.words.size
+        keys, values = 0.05 * torch.randn(2, width, size, generator=source)
+        positions = 2 * setting.n_examples + 3
+        model = RecallModel(embedding_of(table, seed), positions, keys, values)
+        model.W_KQ.data.copy_(_small_start(model, seed))
+        return model
 
     def facts(seed: int, step: int) -> Data:
         source = generator(seed, "recall", "facts", step)
-        return draw_facts(table_of(config, "random", seed), 512, generator=source)
+        return draw_facts(setting.table(seed), 512, generator=source)
 
     pretrain = Stage(
         name="pretrain",
@@ -271,14 +287,41 @@ def _pretrained(config: Config, *, cold: bool) -> Arm:
         data=facts,
         draw="each step",
     )
-    fine_tune = _full(config, "random").stages[0]
     return Arm(
-        "pretrained-cold" if cold else "pretrained",
+        name,
         build,
-        (pretrain, fine_tune),
+        (pretrain, _fine_tune(setting, config.pretrained_steps)),
         save_steps=(0, config.pretrained_steps),
-        max_seeds=1 if cold else 3,
+        max_seeds=max_seeds,
     )
+
+
+def _figure4(config: Config) -> list[Arm]:
+    """The headline, its cold control, and two exploratory arms with three examples.
+
+    The cold arm pretrains at the fine-tuning temperature, which leaves the logits so
+    small that fine-tuning acts above its threshold temperature.
+    """
+    setting = _headline(config, "random")
+    return [
+        _pretrained("pretrained", setting, config, max_seeds=3),
+        _pretrained(
+            "pretrained-cold",
+            setting,
+            config,
+            pretrain_temperature=config.temperature,
+            max_seeds=1,
+        ),
+        *(
+            _pretrained(
+                f"pretrained-triple-{temperature:g}",
+                _triple(config, temperature),
+                config,
+                max_seeds=1,
+            )
+            for temperature in TRIPLE_TEMPERATURES
+        ),
+    ]
 
 
 def draw_facts(table: Table, count: int, *, generator: torch.Generator) -> Batch:

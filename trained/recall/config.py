@@ -69,6 +69,10 @@ class Config:
         for mode in self.sample_modes:
             if mode not in SAMPLE_MODES:
                 raise unknown("sample mode", mode, SAMPLE_MODES)
+        room = 0 if self.triple_steps + self.pretrained_steps == 0 else 512
+        require(
+            room <= most, f"{n} subjects allow {most} relations; three examples use 512"
+        )
         self._check_counts()
 
     @property
@@ -124,4 +128,5 @@ PAPER = Config(
 PRESETS = {
     "quick": Preset(QUICK, n_seeds=5, cost="about a minute"),
     "paper": Preset(PAPER, n_seeds=10, cost="about half an hour"),
+    "zoo": Preset(QUICK, n_seeds=1, cost="half a minute; the shipped run"),
 }

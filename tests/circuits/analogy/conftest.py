@@ -1,6 +1,9 @@
 """Tiny runs of the study, trained once per session."""
 
+from contextlib import contextmanager
+
 import pytest
+import torch
 
 from trained.analogy import end_to_end, gpt
 from trained.analogy.arms import arms
@@ -13,7 +16,7 @@ from trained.training import train
 TINY = Config(
     n_entities=12,
     d_model=64,
-    head_steps=1500,
+    head_steps=1000,
     relu_entities=4,
     gpt_entities=4,
     gpt_width=24,
@@ -28,11 +31,21 @@ SEEDS = (0, 1)
 def trained(path, config):
     manifest = {"study": "analogy", "config": as_dict(config), "seeds": list(SEEDS)}
     run = Run.create(path, {**manifest, "preset": "quick", "device": "cpu"})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpt, "MAX_STEPS", 40)
-        patch.setattr(end_to_end, "MAX_STEPS", 60)
-        train(run, arms(config), engine=Engine())
+    with short_stages():
+        train(run, arms(config), engine=Engine(batching="loop"))
     return run
+
+
+@contextmanager
+def short_stages():
+    """A tenth of the steps of GPT-2, and one core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpt, "MAX_STEPS", 20)
+        patch.setattr(end_to_end, "MAX_STEPS", 40)
+        yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +53,8 @@ def tiny_run(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("analogy"), TINY)
 
 
-@pytest.fixture(autouse=True)
-def _short_stages(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def _short_stages():
     """Readers rebuild the arms, so they must see the stages that were trained."""
-    monkeypatch.setattr(gpt, "MAX_STEPS", 40)
-    monkeypatch.setattr(end_to_end, "MAX_STEPS", 60)
+    with short_stages():
+        yield

@@ -48,7 +48,7 @@ def test_hooks_are_gone_afterwards(joint):
 
 
 def test_source_values_make_the_target_answer_as_its_source(reader):
-    """Where nothing transferred, the head answers the patched target like the source."""
+    """Where nothing transferred, the patched target is answered like the source."""
     for trained in reader.seeds("block-no_bridge"):
         assert success(trained) <= 0.25
         assert with_source_values(trained) == pytest.approx(known(trained), abs=0.1)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from trained.bridge import arms as module
 from trained.bridge.arms import (
     Recipe,
     arms,
@@ -93,22 +92,20 @@ def test_initial_scales() -> None:
     assert "unembedding" not in model_of(SMALL, tied(), 0).state_dict()
 
 
-def test_identity_lets_one_hop_facts_compose(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "EMBEDDING_STEPS", 300)
+def test_identity_lets_one_hop_facts_compose(tmp_path: Path) -> None:
+    config = replace(SMALL, n_subjects=10)
     chosen = {"gpt-k1-identity", "gpt-k1-none"}
     chosen |= {embedding().name, embedding(1, "none").name}
-    found = [arm for arm in arms(SMALL) if arm.name in chosen]
+    found = [arm for arm in arms(config) if arm.name in chosen]
     run = Run.create(tmp_path, {"study": "bridge", "config": {}, "seeds": [0, 1]})
     train(run, found, engine=Engine())
     last = {name: run.metrics(name)["ood"][:, -1].mean() for name in chosen}
     learned = {name: run.metrics(name)["hop2"][:, -1].min() for name in chosen}
     assert min(learned.values()) == 1
     assert last["gpt-k1-identity"] >= 0.9
-    assert last[embedding().name] == 1
-    assert last["gpt-k1-none"] <= 0.5
-    assert last[embedding(1, "none").name] <= 0.2
+    assert last[embedding().name] >= 0.95
+    assert last["gpt-k1-none"] <= 0.3
+    assert last[embedding(1, "none").name] <= 0.1
 
 
 def test_recipes_are_named_by_their_differences() -> None:
