@@ -435,7 +435,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
 ) -> None:
     arm = two_stage_arm(4)
     unbroken = trained(new_run("unbroken"), arm, batching)
-    engine = Engine(batching=batching, save_seconds=0)
+    engine = Engine(batching=batching, save_seconds=0.0)
     broken = new_run("broken")
     with pytest.raises(Interrupted):
         train(broken, [arm], engine=engine, observer=InterruptAfter(steps))
@@ -454,7 +454,7 @@ def test_a_run_interrupted_at_every_step_ends_with_the_same_bits(
 ) -> None:
     arm = two_stage_arm(4)
     unbroken = trained(new_run("unbroken"), arm, batching)
-    engine, broken = Engine(batching=batching, save_seconds=0), new_run("broken")
+    engine, broken = Engine(batching=batching, save_seconds=0.0), new_run("broken")
     for _ in range(8 if batching == "vmap" else 24):
         # The second step of each attempt ends it; the first repeats the one before.
         observer = InterruptAfter(2)

@@ -26,11 +26,11 @@ class Config:
     """One-layer block, ReLU block, GPT-2, deep linear network."""
     curricula: tuple[str, ...] = CURRICULA
     """Of the analogy task; the two-hop curricula always run."""
-    n_entities: int = 40
+    n_entities: int = 60
     """Tuples of the one-layer block [n]."""
-    d_model: int = 200
+    d_model: int = 300
     """Width of the one-layer block [d]; orthonormal embeddings need 4n + 2."""
-    head_steps: int = 3000
+    head_steps: int = 2000
     """Most gradient steps of a head, with attention and values frozen [T_F]."""
     multiplicity: int = 3
     """Copies of the similarity premises in joint training [k]."""

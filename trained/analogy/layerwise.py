@@ -35,7 +35,7 @@ _RATES: Mapping[str, tuple[float, ...]] = {
     "AS_T": (150.0, 100.0),
     "AS_E": (150.0, 300.0),
 }
-"""Of each neuron of the head, by phase; 300 for curricula of one phase."""
+"""Of each neuron of the head at width 512, by phase; 300 for a single phase."""
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
@@ -181,7 +181,7 @@ def _head(config: Config, draw: Draw, *, rate: float, name: str = "head") -> Sta
         name,
         _chunks(config),
         gradient_descent(1.0),
-        HeadDescent(rate / N_NEURONS, ITERATIONS),
+        HeadDescent(_mean_rate(config, rate), ITERATIONS),
         draw,
         trainable=HEAD,
         stop_below=FITTED,
@@ -194,8 +194,17 @@ def _fit(config: Config, draw: Draw, *, rate: float) -> Stage:
         "fit",
         _fit_chunks(config),
         gradient_descent(1.0),
-        HeadDescent(rate / N_NEURONS, FIT_ITERATIONS, value="margin"),
+        HeadDescent(_mean_rate(config, rate), FIT_ITERATIONS, value="margin"),
         draw,
         trainable=HEAD,
         stop_below=0.0,
     )
+
+
+def _mean_rate(config: Config, rate: float) -> float:
+    """The rate of the mean neuron that moves the logits as fast at any width.
+
+    A step moves them by rate x scale^2 x |h|^2 / m, and scale^2 |h|^2 grows with the
+    square of the width.
+    """
+    return rate * (512 / config.d_model) ** 2 / N_NEURONS

@@ -72,6 +72,7 @@ class Config:
         self._check_training()
 
     def _check_training(self) -> None:
+        require(self.lr > 0, f"lr={self.lr}: must be positive")
         require(bool(self.gammas), "gammas is empty")
         for gamma in self.gammas:
             require(
@@ -81,7 +82,6 @@ class Config:
             require(
                 0 <= decay * self.lr < 1, f"weight decay {decay}: 0 to {1 / self.lr}"
             )
-        require(self.lr > 0, f"lr={self.lr}: must be positive")
         require(self.steps >= 1, f"steps={self.steps}: at least 1")
         require(
             self.variant_seeds >= 1, f"variant_seeds={self.variant_seeds}: at least 1"
