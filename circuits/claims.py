@@ -28,13 +28,14 @@ _INTERVAL = re.compile(rf"in \[({_NUMBER}), ({_NUMBER})\]")
 def meets(value: float, expected: str) -> bool:
     """Whether a value meets an expectation such as ">= 0.95" or "in [0.1, 0.2]".
 
-    A value that is not a number meets none.
+    A value that is not a finite number meets none.
 
     >>> meets(0.97, ">= 0.95"), meets(0.3, "in [0.1, 0.2]")
     (True, False)
     """
     if match := _ONE_SIDED.fullmatch(expected):
-        return bool(_COMPARISONS[match[1]](value, float(match[2])))
+        compare = _COMPARISONS[match[1]]
+        return math.isfinite(value) and bool(compare(value, float(match[2])))
     if match := _INTERVAL.fullmatch(expected):
         return float(match[1]) <= value <= float(match[2])
     raise ValueError(f"'{expected}' is neither '>= x' (<=, >, <) nor 'in [a, b]'")
@@ -42,7 +43,7 @@ def meets(value: float, expected: str) -> bool:
 
 def near(target: float, tolerance: float) -> str:
     """The expectation of a value within a tolerance of a target."""
-    return f"in [{target - tolerance:.6g}, {target + tolerance:.6g}]"
+    return f"in [{target - tolerance:.9g}, {target + tolerance:.9g}]"
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,9 @@ def judge(
     if set(ids) != observed.keys() or len(set(ids)) != len(ids):
         odd = sorted(set(ids) ^ observed.keys()) or "a claim id twice"
         raise AssertionError(f"claims and observations differ: {odd}")
-    empty = [key for key, seen in observed.items() if not seen.values]
+    empty = [
+        key for key, seen in observed.items() if not seen.values or not seen.control
+    ]
     if empty:
         raise BadInput(f"no seed gave a value for {', '.join(empty)}")
     return tuple(Verdict(claim, observed[claim.id]) for claim in claims)

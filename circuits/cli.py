@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trained.errors import unknown
+from trained.errors import BadInput, unknown
 
 from .request import (
     CONFIRMED,
@@ -118,6 +118,7 @@ def _entry(slug: str) -> dict[str, Any]:
 
 def _confirm(options: argparse.Namespace) -> int:
     requests = [request_from(slug, options) for slug in options.studies or STUDIES]
+    _check_json(options.json)
     from .experiment import confirm_run, prepare
 
     confirmations = []
@@ -148,6 +149,7 @@ def _probe(options: argparse.Namespace) -> int:
 
     from .experiment import confirm_run
 
+    _check_json(options.json)
     confirmation = confirm_run(Run.open(options.run))
     _show(confirmation)
     _write_json(options.json, [confirmation])
@@ -202,6 +204,15 @@ def _render_all(run: "Run") -> None:
         print(file)
 
 
+def _check_json(path: Path | None) -> None:
+    """Refuse a file that cannot be written before the work is done, not after."""
+    if path is None:
+        return
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not nearest.is_dir():
+        raise BadInput(f"--json {path}: a file cannot be written there")
+
+
 def _write_json(path: Path | None, confirmations: "Sequence[Confirmation]") -> None:
     if path is None:
         return
@@ -214,3 +225,7 @@ def _write_json(path: Path | None, confirmations: "Sequence[Confirmation]") -> N
 def entry_point() -> NoReturn:
     """What the installed command calls."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    entry_point()

@@ -25,6 +25,7 @@ Edit = Callable[[Tensor], Tensor]
 def record(model: nn.Module, sites: Iterable[Site]) -> Iterator[dict[Site, Tensor]]:
     """Collect the activations at some sites of the last forward pass in the block.
 
+    Inside `intervene` it sees the edited activation, around it the original one.
     Raises `BadInput` at the end of the block if a site never fired.
     """
     wanted = tuple(sites)
@@ -105,6 +106,8 @@ def measure(
     }
     n_examples = 0
     for batch in batches:
+        if len(batch.targets) == 0:
+            continue
         n_examples += len(batch.targets)
         _measure_batch(model, batch, signals, moments)
     if n_examples == 0:
@@ -129,7 +132,13 @@ def _measure_batch(
         def callback(activation: Tensor) -> None:
             fired.add(site)
             for name in names:
-                moments[name, site].add(signals[name].function(activation, batch))
+                values = signals[name].function(activation, batch)
+                if values.shape[:1] != batch.targets.shape:
+                    raise BadInput(
+                        f"signal {name} has shape {tuple(values.shape)}: its first axis"
+                        f" must be the {len(batch.targets)} examples"
+                    )
+                moments[name, site].add(values)
 
         return callback
 

@@ -20,6 +20,8 @@ CONFIRMED, NOT_CONFIRMED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
+MOST_SEEDS = 10_000
+
 
 @dataclass(frozen=True)
 class Request:
@@ -99,6 +101,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if not all(part.strip().isdecimal() for part in parts):
         raise BadInput(f"--seeds {text}: give a number, or numbers like 3,5,8")
     numbers = [int(part) for part in parts]
+    if len(numbers) == 1 and numbers[0] > MOST_SEEDS:
+        raise BadInput(f"--seeds {text}: at most {MOST_SEEDS}")
     seeds = tuple(range(numbers[0])) if len(numbers) == 1 else tuple(numbers)
     if not seeds or len(set(seeds)) != len(seeds):
         raise BadInput(f"--seeds {text}: give at least one seed, and none twice")
@@ -116,6 +120,10 @@ def guarded(work: Callable[[], int]) -> int:
         # The reader (head, less) has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CONFIRMED
+    except OSError as error:
+        # A path of the user's that cannot be read or written.
+        print(f"reasonscope: {error}", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
         print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
         return INTERRUPTED

@@ -1,6 +1,5 @@
 """One thread, tiny models, the hand-wired ones, and two small studies."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -89,22 +88,25 @@ def toy_studies(
     monkeypatch.setattr(studies, "STUDIES", slugs)
     monkeypatch.setattr(cli, "STUDIES", slugs)
 
+    def sizes(run: Run) -> list[float]:
+        config = studies.find(run.study).config(run.manifest["config"])
+        arm = toy.study_arms(config)[0]
+        models = [restore(run, arm, seed) for seed in run.seeds]
+        return [float(model.second.detach().square().sum()) for model in models]
+
     def observe(run: Run) -> dict[str, Observed]:
-        arms = toy.study_arms(toy.Config(**_listed(run)))
-        models = [restore(run, arms[0], seed) for seed in run.seeds]
-        values = [float(model.second.square().sum()) for model in models]
-        return {claim.id: Observed.of(values, [0.0]) for claim in toy_claims}
+        return {c.id: Observed.of(sizes(run), [0.0]) for c in toy_claims}
 
     def draw(run: Run) -> object:
         from matplotlib.figure import Figure
 
         figure = Figure()
-        figure.subplots().plot(run.metrics("net")["loss"].mean(0))
+        figure.subplots().plot(sizes(run))
         return figure
 
     for slug in slugs:
-        _install(monkeypatch, f"trained.{slug}.config", toy, "Config", "PRESETS")
         parts = {
+            f"trained.{slug}.config": {"Config": toy.Config, "PRESETS": toy.PRESETS},
             f"trained.{slug}.arms": {"arms": toy.study_arms},
             f"circuits.{slug}.claims": {
                 "TITLE": f"The {slug} paper",
@@ -118,16 +120,3 @@ def toy_studies(
             vars(module).update(fields)
             monkeypatch.setitem(sys.modules, name, module)
     return slugs
-
-
-def _listed(run: Run) -> dict[str, object]:
-    config = json.loads((run.path / "manifest.json").read_text())["config"]
-    return {**config, "tags": tuple(config["tags"])}
-
-
-def _install(
-    monkeypatch: pytest.MonkeyPatch, name: str, source: ModuleType, *fields: str
-) -> None:
-    module = ModuleType(name)
-    vars(module).update({field: getattr(source, field) for field in fields})
-    monkeypatch.setitem(sys.modules, name, module)

@@ -106,10 +106,10 @@ def net_arm(*stages: Stage, **fields: Any) -> Arm:
     return Arm(build=Net, stages=stages, **{**defaults, **fields})
 
 
-def two_stage_arm(steps: int) -> Arm:
+def two_stage_arm(steps: int, stop_below: float = 1.0) -> Arm:
     """All that a resumed run must get right: moments, epochs, perturbations, stops."""
     first = net_stage(
-        name="first", steps=steps, batch_size=5, perturb=0.1, stop_below=0.5
+        name="first", steps=steps, batch_size=5, perturb=0.1, stop_below=stop_below
     )
     second = net_stage(
         name="second",
@@ -124,7 +124,14 @@ def two_stage_arm(steps: int) -> Arm:
 
 
 def start_run(path: Path, seeds: tuple[int, ...] = SEEDS, study: str = "toy") -> Run:
-    manifest = {"study": study, "config": {}, "seeds": list(seeds), "device": "cpu"}
+    manifest = {
+        "study": study,
+        "preset": "quick",
+        "config": {},
+        "seeds": list(seeds),
+        "device": "cpu",
+        "environment": {},
+    }
     return Run.create(path, manifest)
 
 
@@ -137,10 +144,15 @@ class _Slow(Observer):
         time.sleep(0.005)
 
 
-def train_slowly(path: str, steps: int) -> None:
+def long_arm() -> Arm:
+    """Two stages of 200 steps in which no seed stops."""
+    return two_stage_arm(200, stop_below=0.0)
+
+
+def train_slowly(path: str) -> None:
     """What the process that gets killed does."""
     engine = Engine(batching="vmap", save_seconds=0.02)
-    train(start_run(Path(path)), [two_stage_arm(steps)], engine=engine, observer=_Slow())
+    train(start_run(Path(path)), [long_arm()], engine=engine, observer=_Slow())
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ class Arm:
     max_seeds: int | None = None
     """Train only this many of the run's seeds; None: all of them."""
 
+    def __post_init__(self) -> None:
+        late = [step for step in self.save_steps if not 0 <= step <= self.steps]
+        if late:
+            raise ValueError(f"arm {self.name} has no step {late[0]} to save")
+
     @property
     def steps(self) -> int:
         """Steps over all stages, if no seed stops early."""

@@ -53,7 +53,10 @@ def from_dict(kind: type[Config], mapping: Mapping[str, Any]) -> Config:
     for key in mapping:
         if key not in hints:
             raise unknown("config key", key, hints)
-    return kind(**{key: _typed(mapping[key], hints[key]) for key in mapping})
+    try:
+        return kind(**{key: _typed(mapping[key], hints[key]) for key in mapping})
+    except TypeError as error:
+        raise BadInput(f"config {dict(mapping)} does not fit: {error}") from error
 
 
 def require(condition: bool, message: str) -> None:

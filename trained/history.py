@@ -20,7 +20,7 @@ class History:
             self._values.setdefault(name, []).append(value.detach().cpu().clone())
 
     def repeat(self, step: int) -> None:
-        """Add a record equal to the last one: nothing moves any more."""
+        """Add a record equal to the last one: nothing can have changed."""
         self.append(step, {name: column[-1] for name, column in self._values.items()})
 
     def tensors(self) -> dict[str, Tensor]:

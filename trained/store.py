@@ -26,6 +26,20 @@ from .errors import BadInput, unknown
 
 SCHEMA = 1
 
+MANIFEST = {
+    "schema": int,
+    "study": str,
+    "preset": str,
+    "config": dict,
+    "seeds": list,
+    "device": str,
+    "environment": dict,
+}
+"""What a manifest must hold, and of which type."""
+
+RECORD = {"seeds": list, "saved_steps": list, "seconds": float}
+"""The same for the record of a finished arm."""
+
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None
@@ -46,11 +60,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
+            text = file.metadata() or {}
+        metadata = {key: json.loads(value) for key, value in text.items()}
+    except (SafetensorError, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise BadInput(f"cannot read {path}: {reason}") from error
-    return tensors, {key: json.loads(value) for key, value in metadata.items()}
+    return tensors, metadata
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -65,8 +80,16 @@ def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file; `BadInput` if it is broken."""
     try:
         return dict(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise BadInput(f"cannot read {path}: {error}") from error
+
+
+def _require_fields(
+    file: Path, found: Mapping[str, Any], fields: Mapping[str, type]
+) -> None:
+    for name, kind in fields.items():
+        if not isinstance(found.get(name), kind):
+            raise BadInput(f"{file} lacks a {kind.__name__} named {name}")
 
 
 def _publish(partial: Path, path: Path) -> None:
@@ -95,9 +118,11 @@ class Run:
         if not (path / "manifest.json").is_file():
             raise BadInput(f"{path} is not a run: it has no manifest.json")
         run = cls(path)
-        missing = {"schema", "study", "config", "seeds"} - run.manifest.keys()
-        if missing:
-            raise BadInput(f"{path}/manifest.json lacks {', '.join(sorted(missing))}")
+        _require_fields(path / "manifest.json", run.manifest, MANIFEST)
+        if run.manifest["schema"] != SCHEMA:
+            raise BadInput(
+                f"{path}: schema {run.manifest['schema']}; this version reads {SCHEMA}"
+            )
         return run
 
     @property
@@ -124,7 +149,10 @@ class Run:
         if not self.is_done(arm):
             done = sorted(file.parent.name for file in self.path.glob("*/arm.json"))
             raise unknown("finished arm", arm, done or "none yet; train the run first")
-        return read_json(self.path / arm / "arm.json")
+        file = self.path / arm / "arm.json"
+        record = read_json(file)
+        _require_fields(file, record, RECORD)
+        return record
 
     def weights(self, arm: str, step: int | None = None) -> dict[str, Tensor]:
         """All tensors of a saved step (default: the last), seed axis first."""

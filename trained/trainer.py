@@ -76,6 +76,7 @@ class Trainer:
         self.stopped_at = torch.full((len(seeds), len(arm.stages)), -1)
         self.active = torch.ones(len(seeds), dtype=torch.bool, device=engine.device)
         self.stage_index, self.step = 0, 0
+        self.settled = False
         self.optimiser: torch.optim.Optimizer | None = None
         self.held_out = self._gather(arm.held_out) if arm.held_out else None
         self._last_save = time.monotonic()
@@ -83,6 +84,8 @@ class Trainer:
     def train(self) -> None:
         """Run every stage from where the stored state left it."""
         state = self._load()
+        if self.stage_index == len(self.arm.stages):
+            return
         while self.stage_index < len(self.arm.stages):
             stage = self.arm.stages[self.stage_index]
             self._begin(stage, state)
@@ -96,6 +99,9 @@ class Trainer:
         return self.folder / f"weights-{step}.safetensors"
 
     def _begin(self, stage: Stage, state: dict[str, Tensor] | None) -> None:
+        self.settled = False
+        for tensor in self.ensemble.parameters.values():
+            tensor.grad = None
         chosen = [
             tensor.requires_grad_(any(fnmatch(name, glob) for glob in stage.trainable))
             for name, tensor in self.ensemble.parameters.items()
@@ -139,12 +145,21 @@ class Trainer:
             if self.active.any():
                 self._take_step(stage, self._batch(stage, once), start + self.step)
             elif self._is_record(start + self.step):
-                self.history.repeat(start + self.step)
+                self._record_at_rest(stage, once, start + self.step)
             self.step += 1
-        if start + stage.steps == self.arm.steps:
+        if self.stage_index == len(self.arm.stages) - 1:
             data = self._batch(stage, once)
             losses = self.ensemble.values(stage.loss, data).detach()
             self._record(self.arm.steps, losses)
+
+    def _record_at_rest(self, stage: Stage, once: Data | None, step: int) -> None:
+        """A record once every seed has stopped; measured once if data is fixed."""
+        if self.settled and stage.draw == "once" and stage.batch_size is None:
+            self.history.repeat(step)
+            return
+        losses = self.ensemble.values(stage.loss, self._batch(stage, once))
+        self._record(step, losses.detach())
+        self.settled = True
 
     def _batch(self, stage: Stage, once: Data | None) -> Data:
         if once is None:
@@ -199,7 +214,9 @@ class Trainer:
         if stage.edit_gradients is not None:
             stage.edit_gradients(gradients)
         if stage.clip is not None:
-            squares = [g.square().flatten(1).sum(1) for g in gradients.values()]
+            squares = [
+                g.square().reshape(len(g), -1).sum(1) for g in gradients.values()
+            ]
             norm = torch.stack(squares).sum(0).sqrt()
             factor = (stage.clip / norm.clamp_min(1e-12)).clamp_max(1.0)
             for gradient in gradients.values():
@@ -298,6 +315,5 @@ def _load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Tensor]) 
     for index, tensor in enumerate(optimiser.param_groups[0]["params"]):
         stored = _below(f"optimiser/{index}/", state)
         optimiser.state[tensor] = {
-            key: value if key == "step" else value.to(tensor.device)
-            for key, value in stored.items()
+            key: value.to(tensor.device) for key, value in stored.items()
         }

@@ -40,11 +40,11 @@ def restore(run: Run, arm: Arm, seed: int, *, step: int | None = None) -> nn.Mod
     if seed not in seeds:
         raise BadInput(f"arm {arm.name} has no seed {seed}; it has {seeds}")
     index = seeds.index(seed)
-    state = {name: t[index] for name, t in run.weights(arm.name, step).items()}
+    weights = run.weights(arm.name, step)
     model = arm.build(seed)
     try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
+        model.load_state_dict({name: t[index] for name, t in weights.items()})
+    except (RuntimeError, IndexError) as error:
         raise BadInput(
             f"{run.path}/{arm.name} holds another model's weights"
         ) from error

@@ -25,7 +25,8 @@ def claims(config: Config) -> Iterator[Claim]:
     if "SA" in config.curricula:
         yield from _similarity_first(config, law)
     yield from late_similarity(config, law)
-    yield from _two_hop(config, law)
+    yield from _bridge(config, law)
+    yield from _no_bridge(config, law)
 
 
 def _null(law: Alignment) -> Control:
@@ -174,7 +175,7 @@ def _similarity_first(config: Config, law: Alignment) -> Iterator[Claim]:
     yield loss("analogy.block.SA.loss", "SA", "Table 1", 4 * n + 2, paper=0.0024)
 
 
-def _two_hop(config: Config, law: Alignment) -> Iterator[Claim]:
+def _bridge(config: Config, law: Alignment) -> Iterator[Claim]:
     n, d_vocab = config.n_entities, 3 * config.n_entities + 3
     yield Claim(
         "analogy.block.bridge.success",
@@ -206,6 +207,10 @@ def _two_hop(config: Config, law: Alignment) -> Iterator[Claim]:
     yield loss(
         "analogy.block.bridge.loss", "two-hop, bridge", "Table 1", d_vocab, paper=0.075
     )
+
+
+def _no_bridge(config: Config, law: Alignment) -> Iterator[Claim]:
+    n, d_vocab = config.n_entities, 3 * config.n_entities + 3
     yield Claim(
         "analogy.block.no-bridge.success",
         "Without bridges the second hop does not transfer.",

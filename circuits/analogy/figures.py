@@ -36,6 +36,11 @@ READINGS: dict[str, Callable[[Trained], float]] = {
     "source known": known,
     "answers b": shared_answer,
 }
+METRICS = {
+    "similarity": "cosine of source and target",
+    "success": "success",
+    "known": "source known",
+}
 Row = tuple[str, str, int | None]
 """Label, arm, saved step."""
 NOT_TRAINED = "the run has no {}; train with parts={}"
@@ -49,10 +54,10 @@ def dynamics(run: Run) -> Figure:
     figure = Figure((12, 3.4 * len(groups)), layout="constrained")
     axes = figure.subplots(len(groups), 3, squeeze=False)
     for row, group in zip(axes, groups, strict=True):
-        for ax, metric in zip(row, ("similarity", "success", "known"), strict=True):
+        for ax, (metric, words) in zip(row, METRICS.items(), strict=True):
             measurement = metric_by_stage(reader, group, metric)
             curve(measurement, x="stage", hue="curriculum", ax=ax)
-            _thin(ax, GROUPS[group].stages, f"{GROUPS[group].title}: {metric}")
+            _thin(ax, GROUPS[group].stages, f"{GROUPS[group].title}: {words}")
     for ax in axes.flat[1:]:
         ax.get_legend().remove()
     return figure
@@ -129,7 +134,7 @@ def multiplicity(run: Run) -> Figure:
         reader.of(layerwise.joint_name(k), lambda t: value_alignment(t).raw) for k in ks
     ]
     measurement = Measurement(torch.tensor(values), ("k", "seed"), {"k": ks}, "cosine")
-    ax = curve(measurement, x="k")
+    ax = curve(measurement.mean("seed"), x="k")
     law = Law(config.n_entities, config.d_model)
     grid = [1 + step * (max(ks) - 1) / 50 for step in range(51)]
     ax.plot(grid, [law.joint(k) for k in grid], "--", color="black", label="law")

@@ -27,6 +27,7 @@ def gpt(config: Config) -> Iterator[Claim]:
     for name, least in (("AS_T", "<= 0.2"), ("AS_E", "<= 0.05")):
         if name in config.curricula:
             yield from _late_similarity(config, name, least)
+            yield from _why_no_transfer(config, name)
     yield from _two_hop(config)
     if "joint" in config.curricula and len(config.gpt_multiplicities) > 1:
         yield from _multiplicities(config)
@@ -89,6 +90,13 @@ def _late_similarity(config: Config, name: str, least: str) -> Iterator[Claim]:
         paper=0.4326,
         gated=False,
     )
+    row = f"GPT-2, {name}"
+    yield loss(f"analogy.gpt.{name}.loss", row, "Table 1", 4 * n + 2, paper=0.0085)
+
+
+def _why_no_transfer(config: Config, name: str) -> Iterator[Claim]:
+    """What success hides: drift of the output, forgetting, the effect of replay."""
+    n = config.gpt_entities
     yield Claim(
         f"analogy.gpt.{name}.c-only",
         f"GPT-2, {name}: among the attribute tokens alone the target's is first, so"
@@ -119,8 +127,6 @@ def _late_similarity(config: Config, name: str, least: str) -> Iterator[Claim]:
         Control("before the second phase", chance(n)),
         gated=False,
     )
-    row = f"GPT-2, {name}"
-    yield loss(f"analogy.gpt.{name}.loss", row, "Table 1", 4 * n + 2, paper=0.0085)
 
 
 def _two_hop(config: Config) -> Iterator[Claim]:

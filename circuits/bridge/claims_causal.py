@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from circuits.claims import Claim, Control
 from trained.bridge.config import Config
 
+from .claims_embedding import NONE
+
 
 def causes(config: Config) -> Iterator[Claim]:
     """The causal claims that can be judged at a configuration."""
     yield from _exchange(config)
+    yield from _bridge_states()
     yield from _ablation(config)
     yield from _matrix()
     yield from _dose(config)
@@ -22,7 +25,6 @@ def causes(config: Config) -> Iterator[Claim]:
 
 def _exchange(config: Config) -> Iterator[Claim]:
     kappa = config.complexity
-    none = "no identity task"
     yield Claim(
         "bridge.cause.donor",
         f"[a, r1, r2], kappa = {kappa}: r1's state from another prompt makes the answer"
@@ -30,7 +32,7 @@ def _exchange(config: Config) -> Iterator[Claim]:
         "ours (P1)",
         "causal",
         ">= 0.5",
-        Control(none, "<= 0.15"),
+        Control(NONE, "<= 0.15"),
     )
     yield Claim(
         "bridge.cause.subject-spent",
@@ -41,6 +43,9 @@ def _exchange(config: Config) -> Iterator[Claim]:
         ">= 0.5",
         Control("r1's state exchanged", "<= 0.2"),
     )
+
+
+def _bridge_states() -> Iterator[Claim]:
     yield Claim(
         "bridge.cause.own-bridge",
         "The state of the bridge alone, [b], in place of r1's: accuracy is kept.",
@@ -74,7 +79,7 @@ def _exchange(config: Config) -> Iterator[Claim]:
         "ours",
         "causal",
         ">= 0.5",
-        Control(none, "<= 0.15"),
+        Control(NONE, "<= 0.15"),
         gated=False,
     )
     yield Claim(
@@ -84,7 +89,7 @@ def _exchange(config: Config) -> Iterator[Claim]:
         "ours (P7)",
         "causal",
         ">= 0.5",
-        Control(none, "<= 0.15"),
+        Control(NONE, "<= 0.15"),
     )
 
 
@@ -137,7 +142,7 @@ def _matrix() -> Iterator[Claim]:
         "Section 4",
         "causal",
         ">= 0.9",
-        Control("no identity task", "<= 0.5"),
+        Control(NONE, "<= 0.5"),
         gated=False,
     )
 

@@ -11,14 +11,14 @@ from .claims_embedding import NONE
 
 def transformers(config: Config) -> Iterator[Claim]:
     """Accuracy, initialisation, the prompt without first relation, the timeline."""
-    yield from _gpt(config)
+    yield from _one_object()
+    yield from _several(config)
     yield from _initialisation(config)
     yield from _omitted(config)
     yield from _timeline(config)
 
 
-def _gpt(config: Config) -> Iterator[Claim]:
-    several = config.complexity
+def _one_object() -> Iterator[Claim]:
     one = Claim(
         "bridge.gpt.one-object",
         "Identity unlocks two-hop queries in a small-initialisation GPT, one object per"
@@ -36,6 +36,10 @@ def _gpt(config: Config) -> Iterator[Claim]:
         statement="The same among objects only: ood_obj (chance 1/N).",
         gated=False,
     )
+
+
+def _several(config: Config) -> Iterator[Claim]:
+    several = config.complexity
     more = Claim(
         "bridge.gpt.several-objects",
         f"And with {several} objects per subject: mean ood.",

@@ -123,8 +123,8 @@ def _blocks(
         middles = (ends[1:] + ends[:-1]) / 2 - 0.5
         labels = [label for label, _ in blocks]
         if axis is ax.yaxis and len(rows) > 1:
-            # One-row blocks: their labels would touch.
-            middles[-2:] += torch.tensor([-0.6, 0.8])
+            # One-row blocks of a large matrix: their labels would touch.
+            middles[-2:] += matrix.shape[0] / 42 * torch.tensor([-0.75, 0.45])
         axis.set_ticks(middles.tolist(), labels, fontsize=10)
         axis.set_tick_params(length=0)
         for end in ends[1:-1].tolist():

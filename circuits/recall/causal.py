@@ -156,21 +156,13 @@ def _neurons(model: RecallModel, prompts: Prompts) -> Measures:
 
 
 def _unrelated_neurons(prompts: Prompts) -> Int[Tensor, "batch 2"]:
-    """Relation neurons of two subjects that the prompt does not show.
+    """Active relation neurons that neither the true nor a confusing relation uses.
 
-    With three subjects every subject is shown; then the query's neurons with the
-    query's own answer are taken, which no relation in question uses.
+    Those of (s1, a3) and (s2, a3): the prompt shows the subject, so they fire, unlike
+    neurons of hidden pairs, which would be silent anyway.
     """
     relation_neurons = memory_neurons(prompts.table)[1]
-    n = prompts.table.shape[1]
-    shown = torch.zeros(len(prompts.relation), n, dtype=torch.bool)
-    shown.scatter_(1, prompts.subjects, True)
-    order = shown.double().argsort(dim=1, stable=True)
-    hidden = torch.where(
-        shown.gather(1, order[:, :2]), prompts.subjects[:, -1:], order[:, :2]
-    )
-    answers = prompts.table[prompts.relation[:, None], hidden]
-    return relation_neurons[hidden, answers]
+    return relation_neurons[prompts.subjects[:, :2], prompts.answers[:, 2:]]
 
 
 def _replaced_pair(model: RecallModel, prompts: Prompts, seed: int) -> Measures:

@@ -207,7 +207,7 @@ def theorem2() -> Iterator[Claim]:
     )
     yield Claim(
         "recall.theorem2.limit",
-        "As T -> 0 the lighter weight tends to 1/6 (shown: T = 0.001), not to"
+        "As T -> 0 the lighter weight tends to 1/6 (shown: T = 0.004), not to"
         " (4 - sqrt 6)/10 = 0.155 as printed, where a lone square is dropped.",
         "Proof of Theorem 2, corrected",
         "theory",

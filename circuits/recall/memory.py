@@ -40,7 +40,7 @@ def observe(context: Context) -> dict[str, Observed]:
     return result
 
 
-def _models(context: Context, seed: int) -> list[tuple[Table, RecallModel]]:
+def _models(context: Context, seed: int) -> list[tuple[Tensor, RecallModel]]:
     """Three subjects, the affine and the random table, in double precision."""
     k = context.config.n_examples
     tables = [table_of(context.config, kind, seed) for kind in ("affine", "random")]
@@ -104,7 +104,7 @@ def _recall_of_facts(context: Context) -> dict[str, Observed]:
     }
 
 
-def _worst_facts(models: list[tuple[Table, RecallModel]]) -> dict[str, float]:
+def _worst_facts(models: list[tuple[Tensor, RecallModel]]) -> dict[str, float]:
     rights, wrongs, hits = [], [], []
     for table, model in models:
         for logits, right in _fact_logits(model, table):

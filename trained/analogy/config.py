@@ -13,7 +13,7 @@ _LEAST = {
     "relu_entities": 4,
     "gpt_heads": 1,
     "gpt_layers": 2,
-    "gpt_seeds": 1,
+    "slow_seeds": 1,
     "linear_layers": 2,
 }
 
@@ -26,9 +26,9 @@ class Config:
     """One-layer block, ReLU block, GPT-2, deep linear network."""
     curricula: tuple[str, ...] = CURRICULA
     """Of the analogy task; the two-hop curricula always run."""
-    n_entities: int = 60
+    n_entities: int = 40
     """Tuples of the one-layer block [n]."""
-    d_model: int = 300
+    d_model: int = 200
     """Width of the one-layer block [d]; orthonormal embeddings need 4n + 2."""
     head_steps: int = 2000
     """Most gradient steps of a head, with attention and values frozen [T_F]."""
@@ -45,8 +45,8 @@ class Config:
     gpt_heads: int = 4
     gpt_multiplicities: tuple[int, ...] = (3,)
     """Values of k for the GPT-2 column of Table 5, ascending."""
-    gpt_seeds: int = 1
-    """Most seeds of GPT-2."""
+    slow_seeds: int = 1
+    """Most seeds of GPT-2 and of the ReLU block at its second init scale."""
     linear_layers: int = 8
     """Depth of the deep linear network [L]."""
     linear_width: int = 256
@@ -105,10 +105,19 @@ PAPER = Config(
     gpt_layers=12,
     gpt_heads=12,
     gpt_multiplicities=(1, 3, 5),
-    gpt_seeds=3,
+    slow_seeds=3,
+)
+
+ZOO = Config(
+    parts=("block", "linear"),
+    n_entities=12,
+    d_model=50,
+    linear_layers=6,
+    linear_width=64,
 )
 
 PRESETS = {
     "quick": Preset(QUICK, n_seeds=3, cost="under two minutes"),
+    "zoo": Preset(ZOO, n_seeds=1, cost="half a minute"),
     "paper": Preset(PAPER, n_seeds=3, cost="days; an hour or two with a GPU"),
 }

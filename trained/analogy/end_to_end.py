@@ -17,7 +17,7 @@ from .data import curriculum
 from .quantities import metrics, premise_loss, value_features
 
 N_NEURONS = 32
-MAX_STEPS = 2000
+MAX_STEPS = 800
 FITTED = 0.0135
 """Each phase ends at this loss, that of the paper's Table 4."""
 
@@ -62,7 +62,8 @@ def _arm(config: Config, scale: Scale, name: str) -> Arm:
         stages,
         metrics(value_features),
         lambda _seed: world.conclusions(),
-        record_every=10,
+        record_every=20,
+        max_seeds=None if scale is SCALES[0] else config.slow_seeds,
     )
 
 

@@ -76,7 +76,7 @@ def _arm(config: Config, name: str, taught: Curriculum) -> Arm:
         lambda _seed: world.conclusions(),
         record_every=10,
         save_steps=(MAX_STEPS,) if len(stages) > 1 else (),
-        max_seeds=config.gpt_seeds,
+        max_seeds=config.slow_seeds,
     )
 
 

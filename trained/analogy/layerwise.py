@@ -74,7 +74,7 @@ def _chunks(config: Config) -> int:
 
 
 def _fit_chunks(config: Config) -> int:
-    return config.head_steps // FIT_ITERATIONS
+    return config.head_steps // 2 // FIT_ITERATIONS
 
 
 def _plain(config: Config, name: str, k: int) -> Arm:

@@ -39,7 +39,6 @@ Task = Literal["identity", "none", "half", "permuted"]
 DIRECTION_SIZE = 10
 """N of the arms whose direction is compared with the program's optimum."""
 EMBEDDING_STEPS, DIRECTION_STEPS = 800, 4000
-TIMELINE_RECORDS = 30
 MAX_OFFSET = 2
 N_CONTEXT = 6
 
@@ -229,15 +228,16 @@ def _arm(config: Config, recipe: Recipe, max_seeds: int | None) -> Arm:
         stages=(stage,),
         metrics=metrics,
         held_out=partial(held_out, config, recipe),
-        record_every=max(1, stage.steps // _records(config, recipe)),
+        record_every=_record_every(config, recipe, stage.steps),
         max_seeds=max_seeds,
     )
 
 
-def _records(config: Config, recipe: Recipe) -> int:
-    """How often metrics are recorded; often where a claim reads their order."""
-    ordered = recipe == replace(gpt(recipe.complexity), task=recipe.task)
-    return TIMELINE_RECORDS if ordered and config.complexity == recipe.complexity else 3
+def _record_every(config: Config, recipe: Recipe, steps: int) -> int:
+    """Steps between records; few where a claim reads the order of events."""
+    ordered = recipe == gpt(config.complexity, recipe.task)
+    every = min(steps // 30, 50) if ordered else steps // 3
+    return max(1, every)
 
 
 def _stage(config: Config, recipe: Recipe) -> Stage:

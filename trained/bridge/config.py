@@ -114,7 +114,21 @@ PAPER = Config(
     variant_seeds=5,
 )
 
+ZOO = Config(
+    n_subjects=6,
+    complexity=2,
+    embedding_sweep=(2,),
+    gamma=1.4,
+    d_model=32,
+    steps=150,
+    lr=2e-3,
+    theory_sizes=(5,),
+    variants=(),
+)
+"""Small enough to ship; too narrow for the full effect with several objects."""
+
 PRESETS = {
     "quick": Preset(QUICK, n_seeds=3, cost="about two minutes"),
     "paper": Preset(PAPER, n_seeds=5, cost="days; for a GPU, untested there"),
+    "zoo": Preset(ZOO, n_seeds=1, cost="half a minute; the shipped run"),
 }

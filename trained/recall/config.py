@@ -7,6 +7,9 @@ from trained.config import require
 from trained.errors import unknown
 from trained.preset import Preset
 
+MOST_SUBJECTS = 64
+"""The affine table has n(n-1) relations and the memory 3 n^2 neurons."""
+
 SAMPLE_MODES = ("partial", "full-gd", "full-adam")
 
 
@@ -46,8 +49,9 @@ class Config:
     def __post_init__(self) -> None:
         for n in (self.n_subjects, *self.theorem_subjects):
             require(
-                is_prime_power(n) and n >= 3,
-                f"{n} subjects: the affine table needs a prime power of at least 3",
+                3 <= n <= MOST_SUBJECTS and is_prime_power(n),
+                f"{n} subjects: the affine table needs a prime power from 3 to"
+                f" {MOST_SUBJECTS}",
             )
         n, m, k = self.n_subjects, self.n_relations, self.n_examples
         require(2 <= k <= 4, f"n_examples={k}: choose 2, 3 or 4")
@@ -66,6 +70,8 @@ class Config:
                 name == "affine" or (name.isdecimal() and int(name) > k),
                 f"sample_tables={name}: give affine or a number of subjects above {k}",
             )
+            enough = name == "affine" or factorial(min(int(name), 12)) >= m
+            require(enough, f"sample_tables={name}: fewer than {m} bijections")
         for mode in self.sample_modes:
             if mode not in SAMPLE_MODES:
                 raise unknown("sample mode", mode, SAMPLE_MODES)

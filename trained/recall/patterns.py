@@ -93,7 +93,9 @@ def relation_loss(
     """Cross-entropy of the true relation among the relation tokens, per prompt."""
     scaled = relation_logits(attention, forms) / temperature
     right = right_pattern((attention.shape[-1] - 2) // 2)
-    return (scaled + counts.log()).logsumexp(-1) - scaled[..., right]
+    # In the logits' precision: the logarithm of integers would be float32.
+    log_counts = counts.to(scaled.dtype).log()
+    return (scaled + log_counts).logsumexp(-1) - scaled[..., right]
 
 
 def relation_accuracy(

@@ -16,7 +16,7 @@ from trained.training import train
 TINY = Config(
     n_entities=12,
     d_model=64,
-    head_steps=1000,
+    head_steps=800,
     relu_entities=4,
     gpt_entities=4,
     gpt_width=24,

@@ -18,7 +18,8 @@ def verdicts(tiny_run):
 def test_every_claim_has_one_finite_value_per_seed(verdicts):
     for key, verdict in verdicts.items():
         values = verdict.observed.values
-        assert len(values) == (1 if ".gpt." in key else len(SEEDS)), key
+        slow = ".gpt." in key or ".small." in key
+        assert len(values) == (1 if slow else len(SEEDS)), key
         assert all(math.isfinite(value) for value in values), key
 
 
@@ -32,7 +33,6 @@ def test_every_claim_has_one_finite_value_per_seed(verdicts):
         "block.AS_T.replay",
         "block.AS_T.unfrozen",
         "block.AS_E.replay",
-        "block.AS_E.unfrozen",
         "block.bridge.success",
         "block.no-bridge.success",
         "block.k.increasing",

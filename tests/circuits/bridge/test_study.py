@@ -15,8 +15,9 @@ from circuits.bridge.evidence import observe
 from circuits.bridge.figures import FIGURES
 from circuits.claims import judge
 from probes.figures import save
+from trained import zoo
 from trained.bridge import arms as module
-from trained.bridge.arms import arms, gpt, model_of, world_of
+from trained.bridge.arms import arms, embedding, gpt, model_of, world_of
 from trained.bridge.config import PRESETS, Config
 from trained.config import as_dict
 from trained.store import Run
@@ -137,6 +138,15 @@ def test_a_run_without_variants_has_no_claims_on_them() -> None:
     assert not any(id.startswith(("bridge.tied", "bridge.decay")) for id in ids)
     names = {arm.name for arm in arms(bare)}
     assert not any("tied" in name for name in names)
+
+
+def test_the_shipped_run_tells_the_story() -> None:
+    shipped = zoo.load("bridge")
+    context = Context(shipped)
+    assert context.each(gpt(), ood) == context.each(embedding(), ood) == [1.0]
+    assert max(context.each(gpt(1, "none"), ood)) <= 1 / 6
+    files = [file for file in shipped.path.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 1.5e6
 
 
 def test_context_loads_what_was_trained(run: Run) -> None:

@@ -8,7 +8,7 @@ from trained.config import as_dict, from_dict, override
 from trained.errors import BadInput
 
 
-@pytest.mark.parametrize("name", ["quick", "paper"])
+@pytest.mark.parametrize("name", ["quick", "zoo", "paper"])
 def test_presets_survive_json(name):
     config = PRESETS[name].config
     assert from_dict(Config, as_dict(config)) == config
@@ -42,7 +42,7 @@ def test_set_changes_sizes_k_depth_and_curriculum():
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("d_model=100", "n_entities=60, d_model=100"),
+        ("d_model=100", "n_entities=40, d_model=100"),
         ("curricula=AS", "unknown curriculum 'AS'; choose from: joint, SA, AS_T, AS_E"),
         ("parts=bloc", "unknown part 'bloc'"),
         ("parts=", "parts is empty"),

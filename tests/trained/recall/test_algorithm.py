@@ -48,8 +48,9 @@ def test_the_gradients_are_autograds(k, temperature):
     source = generator(0, "scores")
     theta = torch.randn(3, 2 * k + 2, generator=source, dtype=torch.float64)
     omega = torch.randn(3, 2 * k + 3, generator=source, dtype=torch.float64)
-    slopes = problem.theta_gradient(theta.numpy()), problem.omega_gradient(
-        omega.numpy()
+    slopes = (
+        problem.theta_gradient(theta.numpy()),
+        problem.omega_gradient(omega.numpy()),
     )
     for scores in (theta, omega):
         scores.requires_grad_()
@@ -105,15 +106,16 @@ def test_the_training_engine_takes_the_same_steps(tmp_path, batching):
         model = restore(run, arm, seed)
         assert torch.allclose(model.theta, outcome.theta_first[index], atol=1e-9)
         assert torch.allclose(model.omega, outcome.omega_first[index], atol=1e-9)
-        assert float(model.theta.abs().max()) > 0.1
+        assert float(model.theta.detach().abs().max()) > 0.1
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.03])
 def test_symmetric_gradients_stay_at_the_saddle_and_a_perturbation_leaves_it(
     temperature,
 ):
+    # A fifth of the schedule's steps: the query's and EoS' weights fall like 1/steps.
     schedule = replace(
-        Schedule.warmup(temperature), first_steps=4000, second_steps=4000
+        Schedule.warmup(temperature), first_steps=4000, second_steps=2000
     )
     sources = [generator(seed, "perturb") for seed in range(4)]
     outcome = algorithm1(
@@ -121,15 +123,15 @@ def test_symmetric_gradients_stay_at_the_saddle_and_a_perturbation_leaves_it(
     )
     saddle = torch.tensor([0.25, 0.25, 0.25, 0.25, 0, 0], dtype=torch.float64)
     for v in (*outcome.attention_first, outcome.attention[-1]):
-        assert float((v - saddle).abs().max()) < 0.002
+        assert float((v - saddle).abs().max()) < 0.01
         # The pairs are exactly equal, so the two relations tie exactly.
         assert v[0] == v[2]
         assert v[1] == v[3]
     light = {0.05: 0.133, 0.03: 0.152}[temperature]
     for v in outcome.attention[:-1]:
         ordered = v.sort().values
-        assert ordered[2:4].tolist() == pytest.approx([light] * 2, abs=2e-3)
-        assert ordered[4:].tolist() == pytest.approx([0.5 - light] * 2, abs=2e-3)
+        assert ordered[2:4].tolist() == pytest.approx([light] * 2, abs=5e-3)
+        assert ordered[4:].tolist() == pytest.approx([0.5 - light] * 2, abs=5e-3)
         # The two equal tokens are one pair, not one of each.
         assert abs(v[0] - v[1]) < abs(v[0] - v[2])
     sides = outcome.attention[:-1, 0] < outcome.attention[:-1, 2]

@@ -75,6 +75,7 @@ def test_impossible_sizes_are_refused(assignments):
         # and drawing them would never end.
         ["sample_tables=4"],
         ["n_subjects=5", "n_relations=20", "triple_steps=1"],
+        ["n_subjects=5", "n_relations=20", "pretrained_steps=1"],
     ],
 )
 def test_tables_with_more_rows_than_bijections_are_refused(assignments):

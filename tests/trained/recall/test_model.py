@@ -113,9 +113,7 @@ def test_equation_18_and_the_second_step(name, k):
     n = table.shape[1]
     model = model_of(table, k)
     prompts = draw_prompts(table, k, 20, generator=generator(0, "prompts"))
-    noise = torch.rand(
-        20, 2 * k + 3, generator=generator(0, "v"), dtype=torch.float64
-    )
+    noise = torch.rand(20, 2 * k + 3, generator=generator(0, "v"), dtype=torch.float64)
     v = noise[:, :-1] / noise[:, :-1].sum(1, keepdim=True)
     q = noise / noise.sum(1, keepdim=True)
     with intervene(model, {PATTERN: lambda _: v[:, None, None]}):

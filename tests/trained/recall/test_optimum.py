@@ -6,7 +6,13 @@ from trained.recall.optimum import (
     printed_saddle_curvature,
     saddle_curvature,
 )
-from trained.recall.patterns import pattern_counts, quadratic_forms, relation_loss
+from trained.recall.patterns import (
+    pattern_counts,
+    quadratic_forms,
+    relation_logits,
+    relation_loss,
+    right_pattern,
+)
 from trained.recall.prompts import draw_prompts
 from trained.recall.relations import affine_table, all_bijections, random_table
 from trained.seeding import generator
@@ -22,7 +28,7 @@ EIGHT = counts_of(affine_table(8, generator=generator(0, "affine")))
 
 def light_and_heavy(counts, temperature, k=2):
     v = optimal_attention(counts, k, temperature=temperature)
-    assert v[-2:].tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert v[-2:].tolist() == pytest.approx([0, 0], abs=1e-3)
     return v[:-2].tolist()
 
 
@@ -62,10 +68,35 @@ def test_three_examples_tend_to_an_arithmetic_progression():
     assert distance[1] < distance[0]
 
 
+def scanned_light(temperature):
+    """The best a of (a, a, 1/2-a, 1/2-a, 0, 0) by a scan of the logarithm of the loss.
+
+    BFGS cannot follow the loss itself below T = 0.003: its slope is under rounding.
+    """
+    a = torch.linspace(0.001, 0.249, 24801, dtype=torch.float64)
+    zero = torch.zeros_like(a)
+    v = torch.stack([a, a, 0.5 - a, 0.5 - a, zero, zero], dim=1)
+    logits = relation_logits(v, quadratic_forms(2))
+    right = right_pattern(2)
+    wrong = THREE[0].clone()
+    wrong[right] -= 1
+    odds = (logits - logits[:, [right]]) / temperature
+    return float(a[odds[:, wrong > 0].logsumexp(1).argmin()])
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.03, 0.01, 0.004])
+def test_a_scan_finds_the_same_optimum(temperature):
+    # At T <= .05 the loss and its logarithm's leading part have one minimum.
+    light = light_and_heavy(THREE, temperature)[0]
+    assert light == pytest.approx(scanned_light(temperature), abs=1e-4)
+
+
 def test_the_limit_is_one_sixth():
-    light = light_and_heavy(THREE, 0.001)[0]
-    assert light == pytest.approx(1 / 6, abs=1e-3)
-    assert abs(light - (4 - 6**0.5) / 10) > 0.01
+    distances = [abs(scanned_light(t) - 1 / 6) for t in (0.01, 0.004, 0.001, 0.0003)]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] < 2e-4
+    # The paper prints (4 - sqrt 6)/10 = .155.
+    assert abs(scanned_light(0.0003) - (4 - 6**0.5) / 10) > 0.01
 
 
 def test_above_the_threshold_a_pair_is_dropped():
@@ -81,7 +112,8 @@ def test_the_optimum_is_a_minimum():
     noise = torch.randn(2000, 6, generator=source, dtype=torch.float64)
     scale = torch.logspace(-3, 1, 2000, dtype=torch.float64)[:, None]
     near = ((best + 1e-12).log() + scale * noise).softmax(1)
-    losses = relation_loss(near, THREE, forms, temperature=0.05)
+    counts = THREE.expand(2000, -1)
+    losses = relation_loss(near, counts, forms, temperature=0.05)
     least = relation_loss(best[None], THREE, forms, temperature=0.05)
     assert float(losses.min()) >= float(least) - 1e-9
 

@@ -36,9 +36,7 @@ def table_named(name):
     source = generator(0, name)
     if kind == "affine":
         return affine_table(int(n), generator=source)
-    return (
-        all_bijections(3) if kind == "all" else random_table(8, 64, generator=source)
-    )
+    return all_bijections(3) if kind == "all" else random_table(8, 64, generator=source)
 
 
 def drawn(name, k, count=40):

@@ -1,0 +1,27 @@
+"""Train the analogy study's models, then probe them.
+
+    python -m scripts.analogy --preset quick --seeds 3 --set curricula=joint,AS_T
+
+The same verdicts as `reasonscope confirm analogy`, as library calls to start from.
+"""
+
+from circuits.analogy.figures import FIGURES
+from circuits.experiment import confirm_run, prepare, train_run
+from circuits.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
+from circuits.tables import console, print_verdicts
+from probes.figures import save
+
+
+def main() -> int:
+    """Train, measure, judge, draw; the exit code says whether all was confirmed."""
+    request = script_request("analogy")
+    run = prepare(request)
+    train_run(run, jobs=request.jobs)
+    confirmation = confirm_run(run)
+    print_verdicts(console(), str(run.path), confirmation.verdicts)
+    print(save(FIGURES["dynamics"](run), run.path / "figures" / "dynamics.png"))
+    return CONFIRMED if confirmation.passed else NOT_CONFIRMED
+
+
+if __name__ == "__main__":
+    raise SystemExit(guarded(main))

@@ -1,0 +1,82 @@
+"""The scripts ask, refuse and judge as the command does."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from circuits.cli import main as command
+from circuits.recall import order
+from circuits.studies import STUDIES
+from trained.recall import arms
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted(
+    file.stem for file in (ROOT / "scripts").glob("*.py") if file.stem in STUDIES
+)
+TINY = [
+    *("--seeds", "1", "--jobs", "1"),
+    *("--set", "n_subjects=4", "--set", "n_relations=4", "--set", "full_steps=20"),
+    *("--set", "sample_sizes=1", "--set", "theorem_subjects=4", "--set", "n_test=100"),
+    *("--set", "warmup_temperatures=1", "--set", "low_temperatures=1"),
+]
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: str) -> int:
+    """The exit code of `python -m scripts.<script>`."""
+    monkeypatch.setattr("sys.argv", [script, *arguments])
+    with pytest.raises(SystemExit) as leaving:
+        runpy.run_module(f"scripts.{script}", run_name="__main__")
+    return int(leaving.value.code or 0)
+
+
+def test_every_study_has_a_script() -> None:
+    assert set(SCRIPTS) == set(STUDIES)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_gives_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    assert leave(monkeypatch, script, "--help") == 0
+    assert f"usage: python -m scripts.{script}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(
+    "arguments", [("--set", "colour=red"), ("--preset", "huge"), ("--seeds", "0")]
+)
+def test_a_script_refuses_bad_input_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert leave(monkeypatch, script, *arguments) == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_recall_script_and_the_command_give_the_same_verdicts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(arms, "PARTIAL_STEPS", 20)
+    monkeypatch.setattr(arms, "SAMPLE_STEPS", 20)
+    monkeypatch.setattr(order, "PROBE_PROMPTS", 400)
+    codes, verdicts = [], []
+    codes.append(leave(monkeypatch, "recall", *TINY, "--out", str(tmp_path / "one")))
+    (run,) = (tmp_path / "one").iterdir()
+    verdicts.append(json.loads((run / "verdicts.json").read_text())["verdicts"])
+    assert (run / "figures" / "attention.png").is_file()
+    file = tmp_path / "two.json"
+    options = [*TINY, "--out", str(tmp_path / "two"), "--json", str(file)]
+    codes.append(command(["confirm", "recall", *options]))
+    verdicts.append(json.loads(file.read_text())["verdicts"])
+    assert codes[0] == codes[1]
+    assert verdicts[0] == verdicts[1]
