@@ -16,7 +16,7 @@ from trained.preset import Preset
 
 from .claims import Claim
 
-STUDIES = ("recall",)
+STUDIES = ("recall", "analogy")
 """The one line that a new study is added to."""
 
 

@@ -21,7 +21,7 @@ BLOCK, GPT = "analogy.block.causal", "analogy.gpt.causal"
 
 
 def observe_block_causes(reader: Reader) -> Observations:
-    """Everything that `causal_claims.block` asks for."""
+    """Everything that `claims_causal.block` asks for."""
     config = reader.config
     places = {
         "joint": (joint_name(config.multiplicity), None),
@@ -71,7 +71,7 @@ def _data(reader: Reader) -> Observations:
 
 
 def observe_gpt_causes(reader: Reader) -> Observations:
-    """Everything that `causal_claims.gpt` asks for."""
+    """Everything that `claims_causal.gpt` asks for."""
     config = reader.config
     places = {"joint": gpt.joint_name(config.multiplicity), "SA": "gpt-SA"}
     places = {name: arm for name, arm in places.items() if name in config.curricula}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from circuits.claims import Claim
 from trained.analogy.config import Config
 
-from . import block_claims, causal_claims, depth_claims, free_claims
+from . import claims_block, claims_causal, claims_depth, claims_free
 
 TITLE = "Feature Resemblance: Analogical Reasoning in Transformers"
 
@@ -23,13 +23,13 @@ def claims(config: Config) -> tuple[Claim, ...]:
 
 def _claims(config: Config) -> Iterator[Claim]:
     if "block" in config.parts:
-        yield from block_claims.claims(config)
-        yield from causal_claims.block(config)
+        yield from claims_block.claims(config)
+        yield from claims_causal.block(config)
     if "relu" in config.parts:
-        yield from free_claims.relu(config)
+        yield from claims_free.relu(config)
     if "gpt" in config.parts:
-        yield from free_claims.gpt(config)
-        yield from causal_claims.gpt(config)
-        yield from depth_claims.gpt(config)
+        yield from claims_free.gpt(config)
+        yield from claims_causal.gpt(config)
+        yield from claims_depth.gpt(config)
     if "linear" in config.parts:
-        yield from depth_claims.linear(config)
+        yield from claims_depth.linear(config)

@@ -19,7 +19,7 @@ Curve = Float[Tensor, " layer"]
 
 
 def observe_linear(reader: Reader) -> Observations:
-    """Everything that `depth_claims.linear` asks for."""
+    """Everything that `claims_depth.linear` asks for."""
     with torch.no_grad():
         trained = reader.seeds(ARM)
         same = [linear_curves(one.model)[0].tolist() for one in trained]
@@ -42,7 +42,7 @@ def observe_linear(reader: Reader) -> Observations:
 
 
 def observe_gpt_depth(reader: Reader) -> Observations:
-    """Everything that `depth_claims.gpt` asks for."""
+    """Everything that `claims_depth.gpt` asks for."""
     if "joint" not in reader.config.curricula:
         return {}
     trained = reader.seeds(joint_name(reader.config.multiplicity))

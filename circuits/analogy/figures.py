@@ -17,7 +17,7 @@ from trained.analogy.law import Alignment as Law
 from trained.errors import BadInput
 from trained.store import Run
 
-from .block_claims import PAPER_COSINE
+from .claims_block import PAPER_COSINE
 from .dynamics import GROUPS, metric_by_stage
 from .readings import (
     Reader,

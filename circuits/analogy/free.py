@@ -3,7 +3,7 @@
 from circuits.claims import Observed
 from trained.analogy import gpt
 
-from .free_claims import PAPER_RELU
+from .claims_free import PAPER_RELU
 from .readings import (
     Reader,
     answered,
@@ -20,7 +20,7 @@ Observations = dict[str, Observed]
 
 
 def observe_relu(reader: Reader) -> Observations:
-    """Everything that `free_claims.relu` asks for."""
+    """Everything that `claims_free.relu` asks for."""
     names = [name for name in PAPER_RELU if name in reader.config.curricula]
     seen: Observations = {}
     for name in names:
@@ -59,7 +59,7 @@ def _ordering(seen: Observations) -> Observed:
 
 
 def observe_gpt(reader: Reader) -> Observations:
-    """Everything that `gpt_claims.gpt` asks for."""
+    """Everything that `claims_gpt.gpt` asks for."""
     names = reader.config.curricula
     seen: Observations = {}
     for name in ("joint", "SA"):

@@ -30,7 +30,7 @@ PREFIX = "analogy.block"
 
 
 def observe_block(reader: Reader) -> Observations:
-    """Everything that `block_claims` asks for."""
+    """Everything that `claims_block` asks for."""
     names = reader.config.curricula
     seen: Observations = {}
     if "joint" in names:

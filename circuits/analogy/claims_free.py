@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from circuits.claims import Claim, Control, near
 from trained.analogy.config import Config
 
-from .gpt_claims import gpt as gpt
+from .claims_gpt import gpt as gpt
 from .wording import TRANSFERS, loss, untrained
 
 PAPER_RELU = {

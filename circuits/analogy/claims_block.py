@@ -6,7 +6,7 @@ from circuits.claims import Claim, Control, near
 from trained.analogy.config import Config
 from trained.analogy.law import Alignment
 
-from .late_similarity_claims import late_similarity
+from .claims_late_similarity import late_similarity
 from .wording import NULL_SLACK, TRANSFERS, chance, loss, untrained
 
 TOLERANCE = 0.02
