@@ -16,7 +16,7 @@ from trained.preset import Preset
 
 from .claims import Claim
 
-STUDIES = ("recall", "analogy")
+STUDIES = ("recall", "analogy", "bridge")
 """The one line that a new study is added to."""
 
 
