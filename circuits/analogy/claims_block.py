@@ -166,7 +166,7 @@ def _similarity_first(config: Config, law: Alignment) -> Iterator[Claim]:
     yield Claim(
         "analogy.block.SA.retention",
         "The attribution phase wipes out the similarity facts (share still answered).",
-        "Not in the paper; specification 7.4",
+        "ours",
         "behaviour",
         "<= 0.05",
         Control("before the attribution phase", TRANSFERS),

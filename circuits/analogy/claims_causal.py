@@ -12,7 +12,7 @@ from trained.analogy.config import Config
 
 from .wording import TRANSFERS, chance
 
-SOURCE = "Not in the paper; specification 8"
+SOURCE = "ours"
 NAMES = {"bridge": "two-hop with bridge", "no-bridge": "two-hop without bridge"}
 
 

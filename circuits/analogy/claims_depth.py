@@ -30,7 +30,7 @@ def linear(config: Config) -> Iterator[Claim]:
     yield Claim(
         "analogy.linear.first-layer",
         "The first layer's same-label cosine is a^2 / (1 + a^2).",
-        "Theorem 6's proof; constants derived in the specification, 3.3",
+        "Proof of Theorem 6, constants ours",
         "theory",
         near(alpha**2 / (1 + alpha**2), 0.02),
         Control("untrained", "in [-0.005, 0.005]"),

@@ -101,7 +101,7 @@ def _why_no_transfer(config: Config, name: str) -> Iterator[Claim]:
         f"analogy.gpt.{name}.c-only",
         f"GPT-2, {name}: among the attribute tokens alone the target's is first, so"
         " the representation did transfer.",
-        "Not in the paper; specification 6, C10",
+        "ours",
         "behaviour",
         ">= 0.8",
         untrained(n),
@@ -112,7 +112,7 @@ def _why_no_transfer(config: Config, name: str) -> Iterator[Claim]:
     yield Claim(
         f"analogy.gpt.{name}.retention",
         f"GPT-2, {name}: the source's attribution {verb} the second phase.",
-        "Not in the paper; specification 7.3",
+        "ours",
         "behaviour",
         ">= 0.9" if keeps else "<= 0.05",
         Control("before the second phase", ANSWERED),
@@ -121,7 +121,7 @@ def _why_no_transfer(config: Config, name: str) -> Iterator[Claim]:
     yield Claim(
         f"analogy.gpt.{name}.replay",
         f"GPT-2, {name}: with the attribution replayed it transfers.",
-        "Not in the paper; specification 7.3",
+        "ours",
         "behaviour",
         TRANSFERS,
         Control("before the second phase", chance(n)),

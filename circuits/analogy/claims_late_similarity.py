@@ -92,7 +92,7 @@ def _section5(config: Config) -> Iterator[Claim]:
     yield Claim(
         "analogy.block.AS_E.retention",
         "AS_E: the similarity phase wipes out the source's attribution.",
-        "Not in the paper; specification 7.3",
+        "ours",
         "behaviour",
         "<= 0.05",
         Control("before the similarity phase", TRANSFERS),
@@ -124,7 +124,7 @@ def _frozen(config: Config, name: str, law: Alignment) -> Iterator[Claim]:
         f"analogy.block.{name}.unfrozen",
         f"{name}: a few small steps of the values on the same data make it transfer,"
         " so the failure rests on freezing them.",
-        "Not in the paper; specification 7.1, 8.3",
+        "ours",
         "causal",
         TRANSFERS,
         Control("the same model, still frozen", chance(n)),

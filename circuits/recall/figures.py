@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 from probes.figures import attention_rows, bars, curve
 from probes.measurement import Measurement
+from trained.config import require
 from trained.recall.algorithm import Schedule
 from trained.recall.arms import test_prompts, triple_table
 from trained.recall.model import RecallModel
@@ -139,6 +140,7 @@ def learning(run: Run) -> Figure:
 def causes(run: Run) -> Figure:
     """What interventions on the attention do to the relation's accuracy."""
     context = Context(run)
+    require(context.config.n_examples == 2, "causes: drawn for n_examples=2 only")
     observed = causal.observe(context)
     names = ("uniform", "saddle", "pairwise", "one-pair", "subjects-only", "knock-out")
     values = torch.tensor([observed[f"recall.cause.{n}"].values for n in names])

@@ -70,7 +70,7 @@ def _arm(config: Config, scale: Scale, name: str) -> Arm:
 def _build(d_vocab: int, scale: Scale, seed: int) -> ReluBlock:
     return ReluBlock(
         d_vocab,
-        d_vocab + 6,  # 128 for 30 tuples: about square, as the specification has it
+        d_vocab + 6,  # 128 for 30 tuples: about square
         n_neurons=N_NEURONS,
         scale=scale.scale,
         std=scale.std,

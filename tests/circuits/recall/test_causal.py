@@ -72,7 +72,8 @@ def planted(path, config, build, seeds=(0,), mode="full", kind="affine") -> Run:
         states = [model.state_dict() for model in models]
         stacked = {key: torch.stack([s[key] for s in states]) for key in states[0]}
         run.save_weights(arm, step, stacked)
-    run.finish(arm, {}, {"seeds": list(seeds), "saved_steps": [0, 1]})
+    record = {"seeds": list(seeds), "saved_steps": [0, 1], "seconds": 0.0}
+    run.finish(arm, {}, record)
     return run
 
 

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from circuits.claims import judge
 from circuits.recall import evidence, order, warmup
@@ -71,7 +72,8 @@ def cut_short(patch) -> None:
 
 
 def verdicts(run, config):
-    with pytest.MonkeyPatch.context() as patch:
+    # The probes' linear algebra has threads of its own.
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
         cut_short(patch)
         observed = evidence.observe(run)
     return {v.claim.id: v for v in judge(claims(config), observed)}

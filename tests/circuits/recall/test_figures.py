@@ -3,6 +3,7 @@ from matplotlib.figure import Figure
 
 from circuits.recall.figures import FIGURES, attention_measurement, key_labels
 from probes.figures import save
+from trained.errors import BadInput
 from trained.recall import arms as study
 from trained.recall.config import Config
 
@@ -71,3 +72,5 @@ def test_figures_of_three_examples(tmp_path):
     run = trained(tmp_path / "run", config)
     for kind in ("attention", "dynamics", "prompts"):
         assert FIGURES[kind](run).axes
+    with pytest.raises(BadInput):
+        FIGURES["causes"](run)

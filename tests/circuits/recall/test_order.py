@@ -1,5 +1,6 @@
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 from circuits.claims import judge
 from circuits.recall import order
@@ -13,8 +14,10 @@ CONFIG = Config(n_subjects=5, n_relations=20, n_test=400)
 
 
 @pytest.fixture(autouse=True)
-def _fewer_probe_prompts(monkeypatch):
+def _quick_probes(monkeypatch):
     monkeypatch.setattr(order, "PROBE_PROMPTS", 400)
+    with threadpool_limits(1):
+        yield
 
 
 def verdicts(path, config, build):
