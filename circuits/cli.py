@@ -127,10 +127,10 @@ def _confirm(options: argparse.Namespace) -> int:
         _train_with_progress(run, options.jobs)
         confirmation = confirm_run(run, started=started)
         _show(confirmation)
+        confirmations.append(confirmation)
+        _write_json(options.json, confirmations)
         if options.figures:
             _render_all(run)
-        confirmations.append(confirmation)
-    _write_json(options.json, confirmations)
     return CONFIRMED if all(c.passed for c in confirmations) else NOT_CONFIRMED
 
 
@@ -200,8 +200,10 @@ def _render_all(run: "Run") -> None:
 
     for kind, draw in find(run.study).figures.items():
         file = run.path / "figures" / f"{kind}.png"
-        save(draw(run), file)
-        print(file)
+        try:
+            print(save(draw(run), file))
+        except BadInput as error:
+            print(f"no figure {kind}: {error}")
 
 
 def _check_json(path: Path | None) -> None:

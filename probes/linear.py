@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 Integers = NDArray[np.int64]
@@ -126,5 +127,7 @@ def _accuracy(
         # Control labels of few types can fall on one class: then the probe is constant.
         return float((wanted[test] == wanted[train][0]).mean())
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-    probe.fit(features[train], wanted[train])
+    # Matrices this small only lose by threads, and much on a busy machine.
+    with threadpool_limits(1):
+        probe.fit(features[train], wanted[train])
     return float(probe.score(features[test], wanted[test]))

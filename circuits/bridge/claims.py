@@ -1,6 +1,6 @@
 """What the bridge paper says, as claims with expectations fixed before any run.
 
-The paper's text carries no numbers; thresholds are those of our specification. `ood` is
+The paper's text carries no numbers, so the thresholds are ours. `ood` is
 accuracy over the whole vocabulary on two-hop queries, `ood_obj` over objects only: both
 are always shown, and no claim about composing rests on `ood_obj` alone. Without the
 identity task an untied model *must* be at chance (input and output bridges can be

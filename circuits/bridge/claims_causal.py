@@ -1,8 +1,7 @@
 """What should happen when the bridge models are edited; fixed before any run.
 
-The specification reports what its prototype did and gives no thresholds here. Ours are
-0.5 for "follows" and "largely repaired", 0.75 (that of the unedited claim) for "kept",
-0.2 for "does not"; edits that the prototype did not make are only reported. States are
+The paper makes no edits, so the thresholds are ours: 0.5 for "follows" and "largely
+repaired", 0.75 (that of the unedited claim) for "kept", 0.2 for "does not". States are
 exchanged after one block: at the embedding the edit would just be another prompt.
 """
 

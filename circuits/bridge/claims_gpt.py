@@ -65,8 +65,8 @@ def _several(config: Config) -> Iterator[Claim]:
     yield Claim(
         "bridge.gpt.bridge-answers",
         f"Share of answers that are bridges, {several} objects per subject; without"
-        " identity the specification saw mostly the subject's own bridge.",
-        "Section 8 of the specification",
+        " identity the subject's own bridge was expected.",
+        "ours",
         "behaviour",
         "<= 0.25",
         Control(NONE, ">= 0.5"),

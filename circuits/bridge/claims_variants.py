@@ -33,7 +33,7 @@ def variants(config: Config) -> Iterator[Claim]:
             "bridge.fixed.accuracy",
             "Without position offsets a standard initialisation does not compose: ood,"
             " one object per subject.",
-            "Section 8 of the specification",
+            "ours",
             "behaviour",
             "<= 0.1",
             Control("small initialisation, also without offsets", ">= 0.5"),

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from circuits.claims import Observed
 from circuits.hooks import Edit, intervene
-from trained.recall.arms import constructed_model, relation_table
 from trained.recall.model import RecallModel, memory_neurons
 from trained.recall.prompts import (
     Prompts,
     confusing_relations,
     draw_prompts,
 )
+from trained.recall.setting import constructed_model, relation_table
 from trained.seeding import generator
 
 from .context import MEMORY, PATTERN, Context, relation_accuracy, relation_logits

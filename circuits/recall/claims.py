@@ -15,7 +15,7 @@ TITLE = "Fine-Tuning Dynamics of In-Context Factual Recall in Transformers"
 def claims(config: Config) -> tuple[Claim, ...]:
     """Every claim that can be judged at a configuration."""
     return (
-        *claims_theory.memory(),
+        *claims_theory.memory(config),
         *claims_theory.no_chain_of_thought(config),
         *claims_theory.prompt_types(config),
         *claims_theory.saddle(),

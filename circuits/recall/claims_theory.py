@@ -8,7 +8,7 @@ from trained.recall.config import Config
 LOG_2 = "0.693147"
 
 
-def memory() -> Iterator[Claim]:
+def memory(config: Config) -> Iterator[Claim]:
     """Lemma 1, Table 2 and eq. 18."""
     shuffled = "value rows shuffled"
     yield Claim(
@@ -37,7 +37,8 @@ def memory() -> Iterator[Claim]:
         "Lemma 1",
         "theory",
         ">= 0.999999",
-        Control(shuffled, "<= 0.1"),
+        # A few tokens are easily guessed right by accident.
+        Control(shuffled, "<= 0.1" if config.n_subjects >= 8 else "<= 0.3"),
         paper=1.0,
     )
     yield Claim(
@@ -127,21 +128,24 @@ def saddle() -> Iterator[Claim]:
     )
     yield Claim(
         "recall.saddle.descent",
-        "It is a saddle: the curvature along (1, 1, -1, -1, 0, 0)/2 is negative; the"
-        " control direction (1, -1, -1, 1, 0, 0)/2 rises.",
+        "It is a saddle: at every T the curvature along (1, 1, -1, -1, 0, 0)/2 is"
+        " negative; the control direction (1, -1, -1, 1, 0, 0)/2 rises.",
         "Proof of Theorem 2",
         "theory",
         "< 0",
         Control("along (1, -1, -1, 1, 0, 0)/2", "> 0"),
+        every_seed=True,
     )
     yield Claim(
         "recall.saddle.curvature",
         "That curvature is -1/(8T) + 1/(32 T^2 (4 + 2 exp(1/(8T)))): relative error"
-        " against autograd. The paper prints another exponent and a squared factor.",
+        " against autograd, at every T. The paper prints another exponent and a squared"
+        " factor.",
         "Proof of Theorem 2, corrected",
         "theory",
         "<= 0.01",
         Control("the formula as printed", ">= 0.05"),
+        every_seed=True,
         paper=0.0,
     )
 
@@ -207,7 +211,7 @@ def theorem2() -> Iterator[Claim]:
     )
     yield Claim(
         "recall.theorem2.limit",
-        "As T -> 0 the lighter weight tends to 1/6 (shown: T = 0.004), not to"
+        "As T -> 0 the lighter weight tends to 1/6 (shown: T = 0.001), not to"
         " (4 - sqrt 6)/10 = 0.155 as printed, where a lone square is dropped.",
         "Proof of Theorem 2, corrected",
         "theory",
@@ -246,6 +250,7 @@ def general(config: Config) -> Iterator[Claim]:
         "in [0.49, 0.51]",
         Control("prompts that are not confusing", ">= 0.99"),
         paper=0.5,
+        every_seed=True,
     )
     yield Claim(
         "recall.theorem3.accuracy",
@@ -275,6 +280,8 @@ def general(config: Config) -> Iterator[Claim]:
         "signal",
         "> 1.3",
         Control("Theorem 2's end state", "<= 1.01"),
+        # The ratio falls towards 1 as the temperature rises.
+        gated=max(config.low_temperatures) <= 0.005,
     )
     yield Claim(
         "recall.theorem3.heavier-pair",

@@ -12,12 +12,13 @@ from circuits.sites import Site
 from probes.statistics import tie_split_accuracy
 from trained.arm import Arm
 from trained.config import from_dict
-from trained.recall.arms import arms, constructed_model, table_of, test_prompts
+from trained.recall.arms import arms
 from trained.recall.config import Config
 from trained.recall.model import RecallModel
 from trained.recall.prompts import Prompts, Vocabulary
 from trained.recall.relations import Table
 from trained.recall.scores import PositionScores, install
+from trained.recall.setting import constructed_model, table_of, unseen_prompts
 from trained.store import Run
 from trained.training import restore
 
@@ -61,7 +62,7 @@ class Context:
     def prompts(self, kind: str, seed: int) -> Prompts:
         """Unseen prompts of a headline table."""
         table = self.table(kind, seed)
-        return test_prompts(table, self.config.n_examples, self.config.n_test, seed)
+        return unseen_prompts(table, self.config.n_examples, self.config.n_test, seed)
 
     def fine_tuned(
         self, mode: str, kind: str, seed: int, step: int | None = None

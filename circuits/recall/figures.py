@@ -7,9 +7,9 @@ from probes.figures import attention_rows, bars, curve
 from probes.measurement import Measurement
 from trained.config import require
 from trained.recall.algorithm import Schedule
-from trained.recall.arms import test_prompts, triple_table
 from trained.recall.model import RecallModel
 from trained.recall.prompts import Prompts
+from trained.recall.setting import triple_table, unseen_prompts
 from trained.store import Run
 
 from . import causal, samples, warmup
@@ -56,7 +56,7 @@ def _attention_panels(context: Context) -> dict[str, Measurement]:
             prompts = context.prompts("random", seed)
             if "triple" in arm:
                 table = triple_table(config, seed)
-                prompts = test_prompts(table, 3, config.n_test, seed)
+                prompts = unseen_prompts(table, 3, config.n_test, seed)
             panels[f"{arm}, full fine-tuning"] = attention_measurement(model, prompts)
     return panels
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from circuits.claims import Observed
 from probes.attention import within_pair_ratio
 from trained.recall.algorithm import Outcome, Problem, Schedule, algorithm1
-from trained.recall.arms import constructed_model, relation_table, test_prompts
 from trained.recall.model import RecallModel
 from trained.recall.patterns import (
     pattern_counts,
@@ -26,6 +25,7 @@ from trained.recall.prompts import (
 )
 from trained.recall.relations import Table
 from trained.recall.scores import install
+from trained.recall.setting import constructed_model, relation_table, unseen_prompts
 from trained.seeding import generator
 
 from .context import Context, answer_logits, pairs_of, relation_logits
@@ -87,7 +87,7 @@ def observe(
     """
     seeds = context.seeds
     tests = {
-        (cell.n_subjects, i): test_prompts(table, 2, context.config.n_test, seed)
+        (cell.n_subjects, i): unseen_prompts(table, 2, context.config.n_test, seed)
         for cell in cells
         for i, (table, seed) in enumerate(zip(cell.tables, seeds, strict=True))
     }
@@ -201,7 +201,7 @@ def _confusing(context: Context, cell: Cell) -> Observed:
     half = _descend(tables, cell.temperature, context.seeds, first_only)
     confusing, others = [], []
     for i, (table, seed) in enumerate(zip(half.tables, context.seeds, strict=True)):
-        prompts = test_prompts(table, 2, context.config.n_test, seed)
+        prompts = unseen_prompts(table, 2, context.config.n_test, seed)
         probability = _probability(
             half.outcome.attention_first[i], prompts, half.temperature
         )

@@ -1,5 +1,8 @@
 """Is the constructed memory what Lemma 1, Table 2 and Lemma 4 say it is?"""
 
+from fractions import Fraction
+from math import comb, factorial
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -8,7 +11,7 @@ from torch.nn import functional as F
 from circuits.claims import Observed
 from circuits.hooks import intervene
 from probes.statistics import tie_split_accuracy
-from trained.recall.arms import constructed_model, table_of, two_step_loss
+from trained.recall.losses import two_step_loss
 from trained.recall.model import RecallModel
 from trained.recall.patterns import (
     pattern_of_relation,
@@ -26,6 +29,7 @@ from trained.recall.prompts import (
     mismatched_relations,
 )
 from trained.recall.relations import Table, all_bijections
+from trained.recall.setting import constructed_model, table_of
 from trained.seeding import generator
 
 from .context import PATTERN, Context, answer_logits
@@ -220,12 +224,7 @@ def _two_step_gradient(model: RecallModel, prompts: Prompts, context: Context) -
 
 def _prompt_types(context: Context) -> dict[str, Observed]:
     n, m = context.config.n_subjects, context.config.n_relations
-    p = 1 / (n * (n - 1))
-    expected = {
-        "confusing": 1 - (1 - p) ** (m - 1),
-        "mismatched": 1 - max(0.0, 1 - 4 * p) ** (m - 1),
-        "ceiling": (1 - (1 - p) ** m) / (m * p),
-    }
+    expected = closed_forms(n, m)
     seen = [_shares(context.prompts("random", seed)) for seed in context.seeds]
     affine = [_shares(context.prompts("affine", seed)) for seed in context.seeds]
     return {
@@ -234,6 +233,25 @@ def _prompt_types(context: Context) -> dict[str, Observed]:
             [shares[name] for shares in affine],
         )
         for name, value in expected.items()
+    }
+
+
+def closed_forms(n_subjects: int, n_relations: int) -> dict[str, float]:
+    """Expected shares over random tables of m distinct bijections.
+
+    Of all N = n! bijections, K = (n-2)! send two given subjects to two given answers;
+    the m - 1 other rows are drawn from N - 1 without replacement.
+    """
+    n_all, n_through = factorial(n_subjects), factorial(n_subjects - 2)
+    m = n_relations
+
+    def none_of(excluded: int, among: int, drawn: int) -> float:
+        return float(Fraction(comb(among - excluded, drawn), comb(among, drawn)))
+
+    return {
+        "confusing": 1 - none_of(n_through, n_all - 1, m - 1),
+        "mismatched": 1 - none_of(4 * n_through, n_all - 1, m - 1),
+        "ceiling": n_all / (m * n_through) * (1 - none_of(n_through, n_all, m)),
     }
 
 

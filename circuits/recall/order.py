@@ -24,6 +24,8 @@ PROBE_PROMPTS = 4000
 def observe(context: Context) -> dict[str, Observed]:
     """The lens for every seed, the linear probes for the first."""
     result = _lens(context)
+    if not context.config.has_probes:
+        return result
     relation, relation_before, answer = _probes(context)
     result["recall.order.relation-probe"] = Observed.of(
         [relation.accuracy], [relation_before.accuracy]
@@ -31,11 +33,10 @@ def observe(context: Context) -> dict[str, Observed]:
     result["recall.order.relation-probe-selectivity"] = Observed.of(
         [relation.selectivity], [relation.control_accuracy]
     )
-    if context.config.n_subjects > 4:
-        chance = 1 / (context.config.n_subjects - context.config.n_examples)
-        result["recall.order.answer-probe"] = Observed.of(
-            [answer.accuracy - chance], [relation.accuracy - relation.chance]
-        )
+    chance = 1 / (context.config.n_subjects - context.config.n_examples)
+    result["recall.order.answer-probe"] = Observed.of(
+        [answer.accuracy - chance], [relation.accuracy - relation.chance]
+    )
     return result
 
 

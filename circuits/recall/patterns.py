@@ -7,16 +7,13 @@ from torch import Tensor
 from circuits.claims import Observed
 from probes.attention import pair_gap, rest_mass, within_pair_ratio
 from probes.statistics import tie_split_accuracy
-from trained.recall.arms import (
-    TRIPLE_TEMPERATURES,
-    draw_facts,
-    test_prompts,
-    triple_table,
-)
+from trained.recall.arms import TRIPLE_TEMPERATURES
+from trained.recall.losses import draw_facts
 from trained.recall.model import RecallModel
 from trained.recall.optimum import optimal_attention
 from trained.recall.patterns import pattern_counts
 from trained.recall.prompts import Prompts, Vocabulary, bayes_ceiling
+from trained.recall.setting import triple_table, unseen_prompts
 from trained.seeding import generator
 
 from .context import (
@@ -66,7 +63,7 @@ def _figure2b(context: Context) -> dict[str, Observed]:
     rows = []
     for seed in context.arm_seeds("triple"):
         table = triple_table(context.config, seed)
-        prompts = test_prompts(table, 3, context.config.n_test, seed)
+        prompts = unseen_prompts(table, 3, context.config.n_test, seed)
         trained = context.restore("triple", seed)
         untrained = context.restore("triple", seed, 0)
         assert isinstance(trained, RecallModel)
@@ -159,7 +156,7 @@ def _figure4_triple(context: Context, temperature: float) -> dict[str, Observed]
     rows = []
     for seed in context.arm_seeds(arm):
         table = triple_table(context.config, seed)
-        prompts = test_prompts(table, 3, context.config.n_test, seed)
+        prompts = unseen_prompts(table, 3, context.config.n_test, seed)
         after = mean_attention(_recall_model(context, arm, seed), prompts)
         before = mean_attention(_recall_model(context, arm, seed, 0), prompts)
         rows.append(_shape(after, before, 3))

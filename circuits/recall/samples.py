@@ -4,10 +4,10 @@ import torch
 
 from circuits.claims import Observed
 from probes.measurement import Measurement
-from trained.recall.arms import sample_table, test_prompts
 from trained.recall.patterns import relation_accuracy
 from trained.recall.prompts import bayes_ceiling
 from trained.recall.scores import PositionScores, TokenScores, relation_quantities
+from trained.recall.setting import sample_table, unseen_prompts
 
 from .context import Context
 
@@ -60,7 +60,7 @@ def _relative(context: Context, table: str, seed: int, model: torch.nn.Module) -
     assert isinstance(model, PositionScores | TokenScores)
     config = context.config
     relations = sample_table(config, table, seed)
-    prompts = test_prompts(relations, config.n_examples, config.n_test, seed)
+    prompts = unseen_prompts(relations, config.n_examples, config.n_test, seed)
     data = relation_quantities(prompts)
     attention = model.attention(data["tokens"])
     accuracy = relation_accuracy(attention, data["counts"], model.forms, tolerance=1e-4)

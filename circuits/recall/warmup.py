@@ -30,8 +30,7 @@ from .context import pairs_of
 
 PAIRS = pairs_of(2)
 FORMS = quadratic_forms(2)
-LIMIT_TEMPERATURE = 0.004
-"""Below 0.003 the loss is flat to rounding and BFGS returns its start."""
+LIMIT_TEMPERATURE = 0.001
 ABOVE_THRESHOLD = 0.12
 LEMMA8_POINTS = 40_000
 

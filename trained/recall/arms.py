@@ -8,27 +8,33 @@ memory first (Figure 4).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from trained.arm import Arm, Data, Stage
 from trained.optimiser import Optimiser, adam, gradient_descent
 from trained.seeding import generator
-from trained.task import Batch
 
 from .config import Config
-from .model import RecallModel, constructed_memory, orthogonal_embedding
-from .prompts import Prompts, Vocabulary, draw_prompts
-from .relations import Table, affine_table, random_table
+from .losses import draw_facts, fact_loss, two_step_loss
+from .model import RecallModel
+from .prompts import Vocabulary, draw_prompts
+from .relations import Table
 from .scores import (
     PositionScores,
     TokenScores,
     both_steps_loss,
     mean_relation_loss,
     relation_quantities,
+)
+from .setting import (
+    constructed_model,
+    embedding_of,
+    sample_table,
+    small_start,
+    table_of,
+    triple_table,
 )
 
 BATCH = 256
@@ -59,78 +65,6 @@ def arms(config: Config) -> tuple[Arm, ...]:
     if config.pretrained_steps:
         result += _figure4(config)
     return tuple(result)
-
-
-@cache
-def relation_table(kind: str, n_subjects: int, n_relations: int, seed: int) -> Table:
-    """The relation table of a seed: `affine` (all of its rows) or `random`."""
-    source = generator(seed, "recall", "table", kind, n_subjects)
-    if kind == "affine":
-        return affine_table(n_subjects, generator=source)
-    return random_table(n_subjects, n_relations, generator=source)
-
-
-def table_of(config: Config, kind: str, seed: int) -> Table:
-    """The headline tables: `affine` and `random` at the configuration's sizes."""
-    return relation_table(kind, config.n_subjects, config.n_relations, seed)
-
-
-def sample_table(config: Config, name: str, seed: int) -> Table:
-    """A table of Figure 3."""
-    if name == "affine":
-        return table_of(config, "affine", seed)
-    return relation_table("random", int(name), config.n_relations, seed)
-
-
-def triple_table(config: Config, seed: int) -> Table:
-    """The table of Figure 2b: 512 relations, as many as the paper has."""
-    return relation_table("random", config.n_subjects, 512, seed)
-
-
-def constructed_model(
-    table: Table, n_examples: int, seed: int, *, dtype: torch.dtype = torch.float32
-) -> RecallModel:
-    """The real model with Lemma 1's memory and a small random key-query matrix."""
-    embedding = embedding_of(table, seed, dtype=dtype)
-    keys, values = constructed_memory(table, embedding)
-    model = RecallModel(embedding, 2 * n_examples + 3, keys, values)
-    model.W_KQ.data.copy_(_small_start(model, seed))
-    return model
-
-
-def _small_start(model: RecallModel, seed: int) -> Tensor:
-    source = generator(seed, "recall", "key-query")
-    return 0.02 * torch.randn(model.W_KQ.shape, generator=source)
-
-
-def embedding_of(
-    table: Table, seed: int, *, dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """The random orthogonal embedding of a seed, as wide as the vocabulary."""
-    source = generator(seed, "recall", "embedding")
-    size = Vocabulary.of(table).size
-    return orthogonal_embedding(size, generator=source, dtype=dtype)
-
-
-def test_prompts(table: Table, n_examples: int, count: int, seed: int) -> Prompts:
-    """Unseen prompts of the same table."""
-    source = generator(seed, "recall", "test")
-    return draw_prompts(table, n_examples, count, generator=source)
-
-
-def two_step_loss(
-    model: RecallModel,
-    data: dict[str, Batch],
-    *,
-    words: Vocabulary,
-    temperature: float,
-) -> Tensor:
-    """Cross-entropy of the relation plus that of the answer, each among its kind."""
-    total = torch.zeros((), device=data["relation"].tokens.device)
-    for step, classes in (("relation", words.relations), ("answer", words.answers)):
-        logits = model(data[step].tokens)[:, 0, classes] / temperature
-        total = total + F.cross_entropy(logits, data[step].targets - classes.start)
-    return total
 
 
 @dataclass(frozen=True)
@@ -272,7 +206,7 @@ def _pretrained(
         keys, values = 0.05 * torch.randn(2, width, size, generator=source)
         positions = 2 * setting.n_examples + 3
         model = RecallModel(embedding_of(table, seed), positions, keys, values)
-        model.W_KQ.data.copy_(_small_start(model, seed))
+        model.W_KQ.data.copy_(small_start(model, seed))
         return model
 
     def facts(seed: int, step: int) -> Data:
@@ -322,26 +256,3 @@ def _figure4(config: Config) -> list[Arm]:
             for temperature in TRIPLE_TEMPERATURES
         ),
     ]
-
-
-def draw_facts(table: Table, count: int, *, generator: torch.Generator) -> Batch:
-    """Pretraining data: two tokens of a fact in random order -> the third."""
-    n_relations, n_subjects = table.shape
-    relation = torch.randint(n_relations, (count,), generator=generator)
-    subject = torch.randint(n_subjects, (count,), generator=generator)
-    fact = torch.stack(
-        [
-            subject,
-            table[relation, subject] + n_subjects,
-            relation + 2 * n_subjects,
-        ],
-        dim=1,
-    )
-    order = torch.rand(count, 3, generator=generator).argsort(1)
-    shuffled = fact.gather(1, order)
-    return Batch(shuffled[:, :2], shuffled[:, 2])
-
-
-def fact_loss(model: RecallModel, batch: Batch, *, temperature: float) -> Tensor:
-    """Cross-entropy of the third token over the whole vocabulary."""
-    return F.cross_entropy(model(batch.tokens)[:, 0] / temperature, batch.targets)

@@ -79,7 +79,28 @@ class Config:
         require(
             room <= most, f"{n} subjects allow {most} relations; three examples use 512"
         )
+        self._check_tuples()
         self._check_counts()
+
+    def _check_tuples(self) -> None:
+        for name in ("warmup_temperatures", "low_temperatures", "theorem_subjects"):
+            require(bool(getattr(self, name)), f"{name} is empty")
+        for name in (
+            *("warmup_temperatures", "low_temperatures", "theorem_subjects"),
+            *("sample_sizes", "sample_tables", "sample_modes"),
+        ):
+            given = getattr(self, name)
+            require(len(set(given)) == len(given), f"{name}={given}: one value twice")
+        for t in self.low_temperatures:
+            require(t < 1, f"low_temperatures={t}: Algorithm 1 needs less than 1")
+        for n in self.theorem_subjects:
+            require(n > 3, f"theorem_subjects={n}: three subjects are the warm-up")
+
+    @property
+    def has_probes(self) -> bool:
+        """Whether the linear probes have enough prompts per relation, and chance."""
+        n = self.n_subjects
+        return n - self.n_examples >= 3 and n * (n - 1) <= 400
 
     @property
     def few_prompts(self) -> int:
@@ -87,9 +108,6 @@ class Config:
         return 8 if 8 in self.sample_sizes else max(self.sample_sizes)
 
     def _check_counts(self) -> None:
-        require(bool(self.warmup_temperatures), "warmup_temperatures is empty")
-        require(bool(self.low_temperatures), "low_temperatures is empty")
-        require(bool(self.theorem_subjects), "theorem_subjects is empty")
         require(
             bool(self.sample_sizes) and all(size >= 1 for size in self.sample_sizes),
             f"sample_sizes={self.sample_sizes}: give numbers of at least 1",

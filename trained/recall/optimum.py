@@ -10,8 +10,9 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from .patterns import quadratic_forms, relation_loss
+from .patterns import quadratic_forms, relation_logits, right_pattern
 
 
 def optimal_attention(
@@ -26,12 +27,18 @@ def optimal_attention(
     rows, repeats = torch.unique(counts, dim=0, return_counts=True)
     weights = repeats.double() / repeats.sum()
     forms = quadratic_forms(n_examples)
+    right = right_pattern(n_examples)
+    log_right = rows[:, right].double().log()
+    wrong = rows.double().log()
+    wrong[:, right] = -torch.inf
 
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         scores = torch.tensor(theta, requires_grad=True)
-        attention = scores.softmax(0)[None]
-        losses = relation_loss(attention, rows, forms, temperature=temperature)
-        total = losses @ weights
+        logits = relation_logits(scores.softmax(0), forms) / temperature
+        # What the wrong patterns weigh against the right one; its softplus is the loss
+        # up to a constant. The logarithm keeps the slope where the loss is tiny.
+        against = (logits + wrong).logsumexp(-1) - logits[right] - log_right
+        total = (softplus(against) @ weights).log()
         (gradient,) = torch.autograd.grad(total, scores)
         return float(total.detach()), gradient.numpy()
 

@@ -79,7 +79,7 @@ def planted(path, config, build, seeds=(0,), mode="full", kind="affine") -> Run:
 
 def prompts_of(n, seed=0):
     table = affine_table(n, generator=generator(seed, "affine", n))
-    return study.test_prompts(table, 2, 300, seed)
+    return study.unseen_prompts(table, 2, 300, seed)
 
 
 def observed(run):

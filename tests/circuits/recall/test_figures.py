@@ -57,7 +57,7 @@ def test_keys_are_named():
 
 def test_the_attention_measurement_leaves_the_missing_token_blank():
     table = study.table_of(Config(), "affine", 0)
-    prompts = study.test_prompts(table, 2, 50, 0)
+    prompts = study.unseen_prompts(table, 2, 50, 0)
     measured = attention_measurement(known(table), prompts)
     assert measured.values.shape == (2, 7)
     assert measured.values[0, -1].isnan()

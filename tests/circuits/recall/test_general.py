@@ -95,7 +95,7 @@ def test_cells_know_their_tables(cells):
 
 def test_decoding_appends_the_models_own_relation():
     table = study.relation_table("affine", 8, 0, 0)
-    prompts = study.test_prompts(table, 2, 200, 0)
+    prompts = study.unseen_prompts(table, 2, 200, 0)
     model = study.constructed_model(table, 2, 0, dtype=torch.float64)
     omega = torch.tensor([0.0, 0, 0, 0, 4, 0, 0])
     pairwise, crossed = (
@@ -109,7 +109,7 @@ def test_decoding_appends_the_models_own_relation():
 
 def test_probability_and_accuracy_of_known_attention():
     table = study.relation_table("affine", 8, 0, 0)
-    prompts = study.test_prompts(table, 2, 100, 0)
+    prompts = study.unseen_prompts(table, 2, 100, 0)
     saddle = torch.tensor([0.25, 0.25, 0.25, 0.25, 0, 0]).double()
     cold = general._probability(saddle, prompts, 0.001)
     assert cold.tolist() == pytest.approx([0.5] * 100)

@@ -76,7 +76,7 @@ def test_the_formulas_hold_for_more_examples(n_examples):
 def test_with_the_answer_written_into_the_memory_the_first_step_is_not_blind():
     """What would falsify Lemma 4: values that name the answer at step 1."""
     table = study.table_of(CONFIG, "affine", 0)
-    prompts = study.test_prompts(table, 2, 300, 0)
+    prompts = study.unseen_prompts(table, 2, 300, 0)
     model = known(table)
     assert memory._blind_accuracy(model, prompts) == pytest.approx(1 / 8, abs=1e-6)
     assert memory._blind_gradient(model, prompts) < 1e-6
@@ -88,7 +88,7 @@ def test_with_the_answer_written_into_the_memory_the_first_step_is_not_blind():
 
 def test_shares_of_an_affine_table_are_one():
     table = study.table_of(CONFIG, "affine", 0)
-    shares = memory._shares(study.test_prompts(table, 2, 200, 0))
+    shares = memory._shares(study.unseen_prompts(table, 2, 200, 0))
     assert shares == {"confusing": 1, "mismatched": 1, "ceiling": 1}
 
 

@@ -19,7 +19,7 @@ CONFIG = Config(n_test=400)
 
 def prompts_of(kind, k=2, seed=0):
     table = study.table_of(CONFIG, kind, seed)
-    return study.test_prompts(table, k, 400, seed)
+    return study.unseen_prompts(table, k, 400, seed)
 
 
 def with_attention(prompts, attention):
@@ -53,7 +53,7 @@ def test_the_optimum_passes_as_figure_2(kind):
 
 def test_the_optimum_passes_as_figure_2b():
     table = study.triple_table(CONFIG, 0)
-    prompts = study.test_prompts(table, 3, 100, 0)
+    prompts = study.unseen_prompts(table, 3, 100, 0)
     best = optimal_attention(pattern_counts(prompts), 3, temperature=0.01)
     # Any order of the pairs is the same pattern.
     best = best[[2, 3, 4, 5, 0, 1, 6, 7]]

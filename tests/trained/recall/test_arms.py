@@ -121,7 +121,7 @@ def test_test_prompts_are_not_the_training_prompts():
     stage = by_name(QUICK)["samples-affine-partial-8"].stages[0]
     seen = {tuple(row) for row in stage.data(0, 0)["tokens"].tolist()}
     table = study.table_of(QUICK, "affine", 0)
-    unseen = study.test_prompts(table, 2, 2000, 0).relation_step().tokens.tolist()
+    unseen = study.unseen_prompts(table, 2, 2000, 0).relation_step().tokens.tolist()
     # 56 * 336 prompts exist: a few of the 2000 coincide by chance, about one.
     assert sum(tuple(row) in seen for row in unseen) < 10
 
