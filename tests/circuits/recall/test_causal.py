@@ -17,7 +17,7 @@ from circuits.recall.context import (
 from circuits.sites import Site
 from trained.config import as_dict
 from trained.errors import BadInput
-from trained.recall import arms as study
+from trained.recall import setting
 from trained.recall.config import Config
 from trained.recall.model import RecallModel, memory_neurons
 from trained.recall.prompts import confusing_relations
@@ -42,7 +42,7 @@ LOOKS_AT_QUERY = scores(0.1, 0.05, 0.1, 0.05, 0.6, 0.05, 0.05)
 
 def known(table, seed=0, theta=LIGHT_FIRST) -> RecallModel:
     """Lemma 1's memory, read by a pairwise pattern that is set by hand."""
-    return install(study.constructed_model(table, 2, seed), theta, LOOKS_AT_QUERY)
+    return install(setting.constructed_model(table, 2, seed), theta, LOOKS_AT_QUERY)
 
 
 def absent(table, seed=0, theta=LIGHT_FIRST) -> RecallModel:
@@ -62,9 +62,9 @@ def planted(path, config, build, seeds=(0,), mode="full", kind="affine") -> Run:
     manifest = {"study": "recall", "config": as_dict(config), "seeds": list(seeds)}
     run = Run.create(path, manifest)
     arm = f"{mode}-{kind}"
-    tables = [study.table_of(config, kind, seed) for seed in seeds]
+    tables = [setting.table_of(config, kind, seed) for seed in seeds]
     starts = [
-        study.constructed_model(table, config.n_examples, seed)
+        setting.constructed_model(table, config.n_examples, seed)
         for table, seed in zip(tables, seeds, strict=True)
     ]
     ends = [build(table, seed) for table, seed in zip(tables, seeds, strict=True)]
@@ -79,7 +79,7 @@ def planted(path, config, build, seeds=(0,), mode="full", kind="affine") -> Run:
 
 def prompts_of(n, seed=0):
     table = affine_table(n, generator=generator(seed, "affine", n))
-    return study.unseen_prompts(table, 2, 300, seed)
+    return setting.unseen_prompts(table, 2, 300, seed)
 
 
 def observed(run):

@@ -40,7 +40,7 @@ def small(**changes):
 
 
 SIZES = {
-    "three subjects": small(n_subjects=3, n_relations=6, theorem_subjects=(3,)),
+    "three subjects": small(n_subjects=3, n_relations=6, theorem_subjects=(4,)),
     "three examples": small(n_subjects=5, n_relations=20, n_examples=3),
     "four examples": small(n_subjects=5, n_relations=8, n_examples=4),
     "figures 2b and 4": small(

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from circuits.recall.figures import FIGURES, attention_measurement, key_labels
 from probes.figures import save
 from trained.errors import BadInput
-from trained.recall import arms as study
+from trained.recall import setting
 from trained.recall.config import Config
 
 from .test_causal import known
@@ -56,8 +56,8 @@ def test_keys_are_named():
 
 
 def test_the_attention_measurement_leaves_the_missing_token_blank():
-    table = study.table_of(Config(), "affine", 0)
-    prompts = study.unseen_prompts(table, 2, 50, 0)
+    table = setting.table_of(Config(), "affine", 0)
+    prompts = setting.unseen_prompts(table, 2, 50, 0)
     measured = attention_measurement(known(table), prompts)
     assert measured.values.shape == (2, 7)
     assert measured.values[0, -1].isnan()

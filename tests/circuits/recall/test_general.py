@@ -8,7 +8,7 @@ from circuits.recall import general
 from circuits.recall.claims_theory import general as general_claims
 from circuits.recall.context import Context
 from trained.config import as_dict
-from trained.recall import arms as study
+from trained.recall import setting
 from trained.recall.config import Config
 from trained.recall.scores import install
 from trained.store import Run
@@ -94,9 +94,9 @@ def test_cells_know_their_tables(cells):
 
 
 def test_decoding_appends_the_models_own_relation():
-    table = study.relation_table("affine", 8, 0, 0)
-    prompts = study.unseen_prompts(table, 2, 200, 0)
-    model = study.constructed_model(table, 2, 0, dtype=torch.float64)
+    table = setting.relation_table("affine", 8, 0, 0)
+    prompts = setting.unseen_prompts(table, 2, 200, 0)
+    model = setting.constructed_model(table, 2, 0, dtype=torch.float64)
     omega = torch.tensor([0.0, 0, 0, 0, 4, 0, 0])
     pairwise, crossed = (
         torch.tensor(v).double().clamp_min(1e-26).log()
@@ -108,8 +108,8 @@ def test_decoding_appends_the_models_own_relation():
 
 
 def test_probability_and_accuracy_of_known_attention():
-    table = study.relation_table("affine", 8, 0, 0)
-    prompts = study.unseen_prompts(table, 2, 100, 0)
+    table = setting.relation_table("affine", 8, 0, 0)
+    prompts = setting.unseen_prompts(table, 2, 100, 0)
     saddle = torch.tensor([0.25, 0.25, 0.25, 0.25, 0, 0]).double()
     cold = general._probability(saddle, prompts, 0.001)
     assert cold.tolist() == pytest.approx([0.5] * 100)

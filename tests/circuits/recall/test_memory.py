@@ -7,7 +7,7 @@ from circuits.recall.claims_theory import memory as memory_claims
 from circuits.recall.claims_theory import no_chain_of_thought, prompt_types
 from circuits.recall.context import Context
 from trained.config import as_dict
-from trained.recall import arms as study
+from trained.recall import setting
 from trained.recall.config import Config
 from trained.recall.relations import all_bijections, random_table
 from trained.seeding import generator
@@ -48,7 +48,7 @@ def test_the_memory_and_the_prompts_are_as_the_paper_says(context):
 
 def test_a_memory_without_its_empty_rows_is_noticed():
     table = random_table(9, 10, generator=generator(0, "sparse"))
-    model = study.constructed_model(table, 2, 0, dtype=torch.float64)
+    model = setting.constructed_model(table, 2, 0, dtype=torch.float64)
     assert memory._formula_error(table, model, 0) < 1e-10
     empty = (model.memory.W_out.reshape(3, 81, -1)[1].norm(dim=1) < 1e-9).repeat(3)
     model.memory.W_out.data[empty] = 0
@@ -57,7 +57,7 @@ def test_a_memory_without_its_empty_rows_is_noticed():
 
 def test_one_wrong_fact_is_noticed():
     table = all_bijections(3)
-    model = study.constructed_model(table, 2, 0, dtype=torch.float64)
+    model = setting.constructed_model(table, 2, 0, dtype=torch.float64)
     values = model.memory.W_out.data
     values[[0, 1]] = values[[1, 0]]
     worst = memory._worst_facts([(table, model)])
@@ -69,14 +69,14 @@ def test_one_wrong_fact_is_noticed():
 @pytest.mark.parametrize("n_examples", [3, 4])
 def test_the_formulas_hold_for_more_examples(n_examples):
     table = random_table(6, 30, generator=generator(0, "table"))
-    model = study.constructed_model(table, n_examples, 0, dtype=torch.float64)
+    model = setting.constructed_model(table, n_examples, 0, dtype=torch.float64)
     assert memory._formula_error(table, model, 0) < 1e-10
 
 
 def test_with_the_answer_written_into_the_memory_the_first_step_is_not_blind():
     """What would falsify Lemma 4: values that name the answer at step 1."""
-    table = study.table_of(CONFIG, "affine", 0)
-    prompts = study.unseen_prompts(table, 2, 300, 0)
+    table = setting.table_of(CONFIG, "affine", 0)
+    prompts = setting.unseen_prompts(table, 2, 300, 0)
     model = known(table)
     assert memory._blind_accuracy(model, prompts) == pytest.approx(1 / 8, abs=1e-6)
     assert memory._blind_gradient(model, prompts) < 1e-6
@@ -87,8 +87,8 @@ def test_with_the_answer_written_into_the_memory_the_first_step_is_not_blind():
 
 
 def test_shares_of_an_affine_table_are_one():
-    table = study.table_of(CONFIG, "affine", 0)
-    shares = memory._shares(study.unseen_prompts(table, 2, 200, 0))
+    table = setting.table_of(CONFIG, "affine", 0)
+    shares = memory._shares(setting.unseen_prompts(table, 2, 200, 0))
     assert shares == {"confusing": 1, "mismatched": 1, "ceiling": 1}
 
 

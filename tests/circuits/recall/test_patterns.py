@@ -5,7 +5,7 @@ from circuits.claims import Observed, judge
 from circuits.recall import patterns
 from circuits.recall.claims_figures import pairwise
 from circuits.recall.context import Context
-from trained.recall import arms as study
+from trained.recall import setting
 from trained.recall.config import Config
 from trained.recall.optimum import optimal_attention
 from trained.recall.patterns import pattern_counts
@@ -18,15 +18,15 @@ CONFIG = Config(n_test=400)
 
 
 def prompts_of(kind, k=2, seed=0):
-    table = study.table_of(CONFIG, kind, seed)
-    return study.unseen_prompts(table, k, 400, seed)
+    table = setting.table_of(CONFIG, kind, seed)
+    return setting.unseen_prompts(table, k, 400, seed)
 
 
 def with_attention(prompts, attention):
     k = prompts.n_examples
     omega = torch.zeros(2 * k + 3)
     omega[2 * k] = 3
-    model = study.constructed_model(prompts.table, k, 0)
+    model = setting.constructed_model(prompts.table, k, 0)
     return install(model, attention.clamp_min(1e-26).log(), omega)
 
 
@@ -44,7 +44,7 @@ def test_the_optimum_passes_as_figure_2(kind):
     prompts = prompts_of(kind)
     best = optimal_attention(pattern_counts(prompts), 2, temperature=T)
     trained = with_attention(prompts, best)
-    untrained = study.constructed_model(prompts.table, 2, 0)
+    untrained = setting.constructed_model(prompts.table, 2, 0)
     for key, verdict in verdicts(
         [patterns._compare(trained, untrained, prompts, T)]
     ).items():
@@ -52,13 +52,13 @@ def test_the_optimum_passes_as_figure_2(kind):
 
 
 def test_the_optimum_passes_as_figure_2b():
-    table = study.triple_table(CONFIG, 0)
-    prompts = study.unseen_prompts(table, 3, 100, 0)
+    table = setting.triple_table(CONFIG, 0)
+    prompts = setting.unseen_prompts(table, 3, 100, 0)
     best = optimal_attention(pattern_counts(prompts), 3, temperature=0.01)
     # Any order of the pairs is the same pattern.
     best = best[[2, 3, 4, 5, 0, 1, 6, 7]]
     trained = with_attention(prompts, best)
-    untrained = study.constructed_model(table, 3, 0)
+    untrained = setting.constructed_model(table, 3, 0)
     row = patterns._compare(trained, untrained, prompts, 0.01)
     for key, verdict in verdicts([row], k=3).items():
         assert verdict.passed, (key, verdict.observed)
@@ -76,7 +76,7 @@ def test_the_optimum_passes_as_figure_2b():
 def test_other_patterns_do_not_pass(attention, failing):
     prompts = prompts_of("affine")
     trained = with_attention(prompts, torch.tensor(attention))
-    untrained = study.constructed_model(prompts.table, 2, 0)
+    untrained = setting.constructed_model(prompts.table, 2, 0)
     found = verdicts([patterns._compare(trained, untrained, prompts, T)])
     for name in failing:
         assert not found[f"x.{name}"].value_passed, name
@@ -111,7 +111,7 @@ def test_the_answer_follows_the_relation_that_is_written():
 @pytest.mark.parametrize("kind", ["affine", "random"])
 def test_the_constructed_memory_knows_every_fact(kind):
     prompts = prompts_of(kind)
-    model = study.constructed_model(prompts.table, 2, 0)
+    model = setting.constructed_model(prompts.table, 2, 0)
     model.W_KQ.data.zero_()
     assert patterns._facts(model, prompts, 0) == 1
     assert patterns._facts(absent(prompts.table), prompts, 0) < 0.2
@@ -119,7 +119,7 @@ def test_the_constructed_memory_knows_every_fact(kind):
 
 def test_a_relation_that_does_not_fit_is_no_fact():
     prompts = prompts_of("affine")
-    model = study.constructed_model(prompts.table, 2, 0)
+    model = setting.constructed_model(prompts.table, 2, 0)
     model.W_KQ.data.zero_()
     relations = model.memory.W_out.data.reshape(3, 64, -1)
     relations[1] = relations[1].roll(1, 0)

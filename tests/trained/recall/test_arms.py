@@ -6,6 +6,7 @@ import torch
 
 from trained.ensemble import leaves
 from trained.recall import arms as study
+from trained.recall import losses, setting
 from trained.recall.config import PAPER, QUICK, Config
 from trained.recall.model import RecallModel
 from trained.recall.prompts import Vocabulary
@@ -120,32 +121,32 @@ def test_modes_of_figure_3_see_the_same_prompts_and_more_prompts_contain_fewer()
 def test_test_prompts_are_not_the_training_prompts():
     stage = by_name(QUICK)["samples-affine-partial-8"].stages[0]
     seen = {tuple(row) for row in stage.data(0, 0)["tokens"].tolist()}
-    table = study.table_of(QUICK, "affine", 0)
-    unseen = study.unseen_prompts(table, 2, 2000, 0).relation_step().tokens.tolist()
+    table = setting.table_of(QUICK, "affine", 0)
+    unseen = setting.unseen_prompts(table, 2, 2000, 0).relation_step().tokens.tolist()
     # 56 * 336 prompts exist: a few of the 2000 coincide by chance, about one.
     assert sum(tuple(row) in seen for row in unseen) < 10
 
 
 def test_tables_depend_on_the_seed_and_are_shared_between_arms():
     config = replace(QUICK, sample_tables=("8",))
-    headline = study.table_of(config, "random", 3)
-    assert torch.equal(headline, study.sample_table(config, "8", 3))
-    assert not torch.equal(headline, study.table_of(config, "random", 4))
-    assert study.triple_table(config, 0).shape == (512, 8)
+    headline = setting.table_of(config, "random", 3)
+    assert torch.equal(headline, setting.sample_table(config, "8", 3))
+    assert not torch.equal(headline, setting.table_of(config, "random", 4))
+    assert setting.triple_table(config, 0).shape == (512, 8)
 
 
 def test_the_constructed_model_starts_from_a_small_matrix():
-    table = study.table_of(QUICK, "affine", 0)
-    model = study.constructed_model(table, 2, 0)
+    table = setting.table_of(QUICK, "affine", 0)
+    model = setting.constructed_model(table, 2, 0)
     assert float(model.W_KQ.detach().std()) == pytest.approx(0.02, rel=0.05)
-    again = study.constructed_model(table, 2, 0, dtype=torch.float64)
+    again = setting.constructed_model(table, 2, 0, dtype=torch.float64)
     assert torch.allclose(model.W_E.double(), again.W_E, atol=1e-6)
     assert torch.allclose(model.W_KQ.double(), again.W_KQ, atol=1e-8)
 
 
 def test_facts_leave_out_each_token_equally_often():
-    table = study.table_of(SMALL, "random", 0)
-    batch = study.draw_facts(table, 3000, generator=generator(0, "facts"))
+    table = setting.table_of(SMALL, "random", 0)
+    batch = losses.draw_facts(table, 3000, generator=generator(0, "facts"))
     tokens = torch.cat([batch.tokens, batch.targets[:, None]], 1)
     subject, answer, relation = tokens.sort(1).values.unbind(1)
     assert torch.equal(table[relation - 14, subject], answer - 7)
@@ -159,10 +160,10 @@ def test_facts_leave_out_each_token_equally_often():
 
 
 def test_facts_are_asked_over_the_whole_vocabulary():
-    table = study.table_of(SMALL, "affine", 0)
+    table = setting.table_of(SMALL, "affine", 0)
     # Exactly equal tokens: the loss is the logarithm of the vocabulary's size.
-    model = study.constructed_model(table, 2, 0)
+    model = setting.constructed_model(table, 2, 0)
     model.memory.W_out.data.zero_()
-    batch = study.draw_facts(table, 10, generator=generator(0, "facts"))
-    loss = study.fact_loss(model, batch, temperature=1.0)
+    batch = losses.draw_facts(table, 10, generator=generator(0, "facts"))
+    loss = losses.fact_loss(model, batch, temperature=1.0)
     assert loss.item() == pytest.approx(math.log(57), abs=1e-5)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from circuits.hooks import intervene
 from circuits.sites import Site
-from trained.recall import arms as study
+from trained.recall import setting
 from trained.recall.patterns import (
     answer_loss,
     matchings,
@@ -97,7 +97,7 @@ def test_uniform_attention_gives_the_papers_logits():
 def test_the_loss_is_the_real_models(name, k):
     prompts = drawn(name, k)
     words = Vocabulary.of(prompts.table)
-    model = study.constructed_model(prompts.table, k, 0, dtype=torch.float64)
+    model = setting.constructed_model(prompts.table, k, 0, dtype=torch.float64)
     v = attentions(40, 2 * k + 2)
     with intervene(model, {Site("pattern"): lambda _: v[:, None, None]}):
         logits = model(prompts.relation_step().tokens)[:, 0, words.relations]
@@ -112,7 +112,7 @@ def test_the_loss_is_the_real_models(name, k):
 def test_the_answers_loss_is_the_real_models(name, k):
     prompts = drawn(name, k, 12)
     words = Vocabulary.of(prompts.table)
-    model = study.constructed_model(prompts.table, k, 0, dtype=torch.float64)
+    model = setting.constructed_model(prompts.table, k, 0, dtype=torch.float64)
     q = attentions(1, 2 * k + 3)[0]
     edit = {Site("pattern"): lambda pattern: q.expand_as(pattern)}
     with intervene(model, edit):

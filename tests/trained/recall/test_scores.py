@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from trained.recall import arms as study
+from trained.recall import losses, setting
 from trained.recall.prompts import Vocabulary, draw_prompts
 from trained.recall.relations import affine_table, random_table
 from trained.recall.scores import (
@@ -31,7 +31,7 @@ def drawn(kind, k, count=8):
 
 def model_of(prompts):
     k = prompts.n_examples
-    return study.constructed_model(prompts.table, k, 0, dtype=torch.float64)
+    return setting.constructed_model(prompts.table, k, 0, dtype=torch.float64)
 
 
 def relation_cross_entropy(model, prompts):
@@ -71,7 +71,7 @@ def test_installed_scores_give_the_real_model_the_same_losses(kind, k):
     model = install(model_of(prompts), scores.theta, scores.omega)
     data = relation_quantities(prompts)
     n = prompts.table.shape[1]
-    expected = study.two_step_loss(
+    expected = losses.two_step_loss(
         model, prompts.steps(), words=Vocabulary.of(prompts.table), temperature=T
     )
     both = both_steps_loss(scores, data, n_subjects=n, temperature=T)
@@ -123,7 +123,7 @@ def test_gradient_descent_on_token_scores_is_that_on_the_matrix(kind, k, losses)
     for _ in range(5):
         real = relation_cross_entropy(model, prompts)
         if losses == "both":
-            real = study.two_step_loss(
+            real = losses.two_step_loss(
                 model, prompts.steps(), words=words, temperature=T
             )
         descend(model.W_KQ, real, on_matrix)
