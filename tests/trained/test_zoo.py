@@ -4,11 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from circuits import studies
 from tests.toy import SEEDS
 from trained import zoo
 from trained.errors import BadInput
 from trained.store import Run
+from trained.trainer import Engine
+from trained.training import train
 
 NewRun = Callable[..., Run]
 
@@ -58,3 +62,22 @@ def test_every_shipped_run_opens_and_is_small(name: str) -> None:
     assert run.seeds
     size = sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
     assert size < 5e6
+
+
+@pytest.mark.parametrize(
+    ("study", "arm_name"),
+    [("recall", "samples-affine-full-gd-1"), ("analogy", "linear")],
+)
+def test_a_shipped_model_is_what_training_gives(
+    study: str, arm_name: str, tmp_path: Path
+) -> None:
+    shipped = zoo.load(study)
+    found = studies.find(study)
+    arms = found.arms(found.config(shipped.manifest["config"]))
+    (arm,) = [arm for arm in arms if arm.name == arm_name]
+    again = Run.create(tmp_path / "again", shipped.manifest)
+    train(again, [arm], engine=Engine())
+    for name, weights in shipped.weights(arm_name).items():
+        torch.testing.assert_close(
+            again.weights(arm_name)[name], weights, rtol=1e-3, atol=1e-4
+        )

@@ -31,7 +31,7 @@ def context(tmp_path_factory):
 def test_the_memory_and_the_prompts_are_as_the_paper_says(context):
     observed = memory.observe(context)
     claims = (
-        *memory_claims(),
+        *memory_claims(Config()),
         *no_chain_of_thought(CONFIG),
         *prompt_types(CONFIG),
     )

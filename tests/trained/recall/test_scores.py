@@ -109,8 +109,8 @@ def descend(parameter, loss, optimiser):
 
 
 @pytest.mark.parametrize(("kind", "k"), CASES)
-@pytest.mark.parametrize("losses", ["first", "both"])
-def test_gradient_descent_on_token_scores_is_that_on_the_matrix(kind, k, losses):
+@pytest.mark.parametrize("steps", ["first", "both"])
+def test_gradient_descent_on_token_scores_is_that_on_the_matrix(kind, k, steps):
     """Step by step; the second step's loss moves W_KQ orthogonally to z_last."""
     prompts = drawn(kind, k)
     model = model_of(prompts)
@@ -122,7 +122,7 @@ def test_gradient_descent_on_token_scores_is_that_on_the_matrix(kind, k, losses)
     words = Vocabulary.of(prompts.table)
     for _ in range(5):
         real = relation_cross_entropy(model, prompts)
-        if losses == "both":
+        if steps == "both":
             real = losses.two_step_loss(
                 model, prompts.steps(), words=words, temperature=T
             )
