@@ -19,7 +19,7 @@ TINY = [
     *("--seeds", "1", "--jobs", "1"),
     *("--set", "n_subjects=4", "--set", "n_relations=4", "--set", "full_steps=20"),
     *("--set", "sample_sizes=1", "--set", "theorem_subjects=4", "--set", "n_test=100"),
-    *("--set", "warmup_temperatures=1", "--set", "low_temperatures=1"),
+    *("--set", "warmup_temperatures=1", "--set", "low_temperatures=0.5"),
 ]
 
 
