@@ -21,6 +21,7 @@ from typing import Any
 from trained.config import as_dict, override
 from trained.errors import BadInput
 from trained.store import Run, write_json
+from trained.threads import threads
 from trained.trainer import Engine, Observer
 from trained.training import train
 
@@ -113,7 +114,8 @@ def confirm_run(run: Run, *, started: float | None = None) -> Confirmation:
     unfinished = [arm.name for arm in arms if not run.is_done(arm.name)]
     if unfinished:
         raise BadInput(f"{run.path} is not trained yet: {', '.join(unfinished)}")
-    verdicts = judge(study.claims(config), study.observe(run))
+    with threads(1):
+        verdicts = judge(study.claims(config), study.observe(run))
     seconds = time.perf_counter() - started
     confirmation = Confirmation(run, verdicts, seconds)
     write_json(run.path / "verdicts.json", confirmation.as_dict())

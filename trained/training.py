@@ -7,8 +7,7 @@ seeds trained one by one, that end with other weights than one unbroken batched 
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from .arm import Arm
 from .ensemble import leaves, stack
 from .errors import BadInput
 from .store import Run, concatenate, read_tensors
+from .threads import threads
 from .trainer import Engine, Observer, Trainer, stacked_models
 
 OVERHEAD_BOUND_SECONDS = 0.003
@@ -61,8 +61,8 @@ def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
         Trainer(arm, group, engine, folder / f"group-{index}", observer)
         for index, group in enumerate(groups)
     ]
-    # Dispatch-bound steps gain nothing from threads and lose much on a busy machine.
-    with _threads(1 if len(groups) < len(seeds) else torch.get_num_threads()):
+    # Stacked seeds are dispatch-bound.
+    with threads(1 if len(groups) < len(seeds) else torch.get_num_threads()):
         for trainer in trainers:
             trainer.train()
     saved = sorted({*arm.save_steps, arm.steps})
@@ -82,16 +82,6 @@ def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
     }
     run.finish(arm.name, metrics, record)
     observer.on_finish(arm, seconds)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _groups(

@@ -20,6 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from trained.threads import threads
+
 Norm = Literal["nuclear", "frobenius"]
 """Bias of a factorised model, and of its control that trains Z itself."""
 
@@ -229,6 +231,7 @@ def _project(logits: Tensor, facts: Constraints) -> Tensor:
     return torch.minimum(logits, raised - 1).scatter(-1, label, raised)
 
 
+@threads(1)
 def solve(
     facts: Constraints,
     *,

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from trained.threads import threads
+
 
 @dataclass(frozen=True)
 class Symmetric:
@@ -175,6 +177,7 @@ def _centre(program: _Semidefinite, values: Tensor, weight: float) -> Tensor:
     raise RuntimeError(f"decrement {decrement:.1e} at barrier weight {weight:.1e}")
 
 
+@threads(1)
 def solve_symmetric(
     size: int, *, identity: bool, tolerance: float = 1e-10
 ) -> Symmetric:
