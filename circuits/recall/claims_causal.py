@@ -54,79 +54,85 @@ def order(config: Config) -> Iterator[Claim]:
     )
 
 
+def _cause(name: str, statement: str, expected: str, control: Control) -> Claim:
+    return Claim(f"recall.cause.{name}", statement, "ours", "causal", expected, control)
+
+
 def causes(config: Config) -> Iterator[Claim]:
-    """Interventions at the first step."""
+    """Attention set by hand at the first step."""
     if config.n_examples != 2:
         return
     n = config.n_subjects
     m = n * (n - 1)
     intact = Control("no intervention", ">= 0.99")
 
-    def cause(name: str, statement: str, expected: str, control: Control) -> Claim:
-        return Claim(
-            f"recall.cause.{name}", statement, "ours", "causal", expected, control
-        )
-
-    yield cause(
+    yield _cause(
         "uniform",
         "do(uniform attention): relation accuracy.",
         near(1 / 6, 0.01),
         intact,
     )
-    yield cause(
+    yield _cause(
         "saddle", "do(both pairs equal): relation accuracy.", near(0.5, 0.01), intact
     )
-    yield cause(
+    yield _cause(
         "pairwise",
         "do(pairwise attention), either pair heavy: relation accuracy.",
         ">= 0.99",
         Control("do(both pairs equal)", "<= 0.51"),
     )
-    yield cause(
+    yield _cause(
         "crossed",
         "do(heavy on s1 and a2, light on s2 and a1) decodes the confusing relation.",
         ">= 0.99",
         Control("do(pairwise)", "<= 0.01"),
     )
-    yield cause(
+    yield _cause(
         "one-pair",
         "do(one pair only): relation accuracy is 1/(n-1).",
         near(1 / (n - 1), 0.02),
         intact,
     )
-    yield cause(
+    yield _cause(
         "subjects-only",
         "do(subjects only): relation accuracy is 1/m.",
         near(1 / m, 0.01),
         intact,
     )
-    yield cause(
+
+
+def disruptions(config: Config) -> Iterator[Claim]:
+    """Interventions that take something away from the first step."""
+    if config.n_examples != 2:
+        return
+    n = config.n_subjects
+    yield _cause(
         "knock-out",
         "Without s1, a1, s2 or a2 (attention renormalised) the relation is lost: best"
         " of the four.",
         f"<= {1 / (n - 1) + 0.01:.6g}",
         Control("without the query, or without EoS (worse of the two)", ">= 0.99"),
     )
-    yield cause(
+    yield _cause(
         "fact-neurons",
         "Silencing the memory's neuron of either example's fact removes the relation.",
         "<= 0.01",
         Control("two unrelated relation neurons", ">= 0.99"),
     )
-    yield cause(
+    yield _cause(
         "crossed-neurons",
         "At the saddle, silencing the neurons of the crossed pairs breaks the tie.",
         ">= 0.99",
         Control("two unrelated relation neurons", near(0.5, 0.01)),
     )
-    yield cause(
+    yield _cause(
         "replaced-pair",
         "With pair 1 taken from another relation, the relation through (new pair 1,"
         " pair 2) is decoded.",
         ">= 0.99",
         Control("the original relation", "<= 0.01"),
     )
-    yield cause(
+    yield _cause(
         "conflict",
         "Pairs without a common relation: the heavy pair's relations win over the light"
         " pair's (difference of shares; constructed memory, random table, n=16).",

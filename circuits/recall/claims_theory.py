@@ -199,6 +199,10 @@ def theorem2() -> Iterator[Claim]:
         Control(held, "in [0.499, 0.501]"),
         paper=1.0,
     )
+
+
+def optimum() -> Iterator[Claim]:
+    """Where the pairwise optimum lies, and what draws the attention there."""
     yield Claim(
         "recall.theorem2.sides",
         "Either pair may become the lighter one: the share of seeds where it is the"
@@ -273,6 +277,10 @@ def general(config: Config) -> Iterator[Claim]:
             Control("after stage 1 alone", "<= 0.6"),
             paper=0.999,
         )
+
+
+def end_state(config: Config) -> Iterator[Claim]:
+    """What Algorithm 1 leaves behind at low temperature."""
     yield Claim(
         "recall.theorem3.not-pairwise",
         "At low temperature the end state is not pairwise: within-pair ratio.",

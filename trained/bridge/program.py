@@ -190,14 +190,6 @@ def two_hop_margins(
     return margins(logits, torch.tensor(labels, device=matrix.device))
 
 
-def numerical_rank(
-    matrix: Float[Tensor, "input output"], *, tolerance: float = 1e-4
-) -> int:
-    """Number of singular values above `tolerance` times the largest."""
-    values = torch.linalg.svdvals(matrix)
-    return int((values > tolerance * values[0]).sum())
-
-
 def _norms(matrix: Tensor, norm: Norm) -> tuple[float, float]:
     """The norm and its dual norm."""
     if norm == "frobenius":

@@ -4,7 +4,7 @@ import torch
 from circuits.claims import judge
 from circuits.hooks import intervene, record
 from circuits.recall import causal, causal_answer
-from circuits.recall.claims_causal import causes, second_step_causes
+from circuits.recall.claims_causal import causes, disruptions, second_step_causes
 from circuits.recall.context import (
     MEMORY,
     PATTERN,
@@ -88,7 +88,7 @@ def observed(run):
 
 
 def verdicts(run, config):
-    claims = (*causes(config), *second_step_causes())
+    claims = (*causes(config), *disruptions(config), *second_step_causes())
     return {v.claim.id: v for v in judge(claims, observed(run))}
 
 

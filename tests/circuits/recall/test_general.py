@@ -5,6 +5,7 @@ import torch
 
 from circuits.claims import judge
 from circuits.recall import general
+from circuits.recall.claims_theory import end_state
 from circuits.recall.claims_theory import general as general_claims
 from circuits.recall.context import Context
 from trained.config import as_dict
@@ -38,7 +39,10 @@ def cells():
 
 def verdicts(context, cells):
     observed = general.observe(context, cells, WARM_RATIO)
-    return {v.claim.id: v for v in judge(tuple(general_claims(CONFIG)), observed)}
+    return {
+        v.claim.id: v
+        for v in judge((*general_claims(CONFIG), *end_state(CONFIG)), observed)
+    }
 
 
 def test_the_theorems_hold_for_eight_prompts(context, cells):

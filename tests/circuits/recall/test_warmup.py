@@ -5,7 +5,7 @@ import torch
 
 from circuits.claims import judge
 from circuits.recall import warmup
-from circuits.recall.claims_theory import saddle, theorem2
+from circuits.recall.claims_theory import optimum, saddle, theorem2
 from trained.recall.algorithm import Outcome, Schedule
 from trained.recall.optimum import optimal_attention
 
@@ -28,7 +28,9 @@ def outcome():
 
 def verdicts(outcomes):
     observed = warmup.observe(outcomes, NOT_PAIRWISE)
-    return {v.claim.id: v for v in judge((*saddle(), *theorem2()), observed)}
+    return {
+        v.claim.id: v for v in judge((*saddle(), *theorem2(), *optimum()), observed)
+    }
 
 
 def test_all_claims_of_the_warm_up_hold(outcome):

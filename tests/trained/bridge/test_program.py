@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from probes.weights import numerical_rank
 from trained.bridge.program import (
     Constraints,
     Solution,
@@ -15,7 +16,6 @@ from trained.bridge.program import (
     constraints,
     duality_gap,
     margins,
-    numerical_rank,
     one_hop_constraints,
     one_hop_facts,
     solve,
@@ -96,12 +96,6 @@ def test_two_hop_margins_by_hand() -> None:
     matrix[0, 2] = 2.0
     matrix[5] = torch.tensor([0.5, 0.0, 1.0, 1.0])
     assert two_hop_margins(matrix, 2).tolist() == [2.0, 0.0]
-
-
-def test_numerical_rank_ignores_rounding() -> None:
-    matrix = torch.diag(torch.tensor([2.0, 1.0, 1e-5], dtype=torch.float64))
-    assert numerical_rank(matrix) == 2
-    assert numerical_rank(matrix, tolerance=1e-6) == 3
 
 
 def test_projection_is_the_nearest_feasible_point() -> None:

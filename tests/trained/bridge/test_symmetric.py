@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from probes.weights import numerical_rank
 from trained.bridge.program import (
-    numerical_rank,
     one_hop_constraints,
     solve,
     train_margin,
