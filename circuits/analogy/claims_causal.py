@@ -25,21 +25,24 @@ def block(config: Config) -> Iterator[Claim]:
         yield Claim(
             f"analogy.block.causal.patch.{name}",
             f"{NAMES.get(name, name)}: V z of the source in place of the target's"
-            " gives the answer that training did not.",
+            " gives the answer that training did not. With even attention this equals"
+            " running the source's own prompt, so it checks the edit.",
             SOURCE,
             "causal",
             TRANSFERS,
             Control("not patched", chance(n)),
+            gated=False,
         )
     for name in (*analogies, "bridge", *rescued, "no-bridge"):
         yield Claim(
             f"analogy.block.causal.swap.{name}",
             f"{NAMES.get(name, name)}: V z of another tuple's source gives that"
-            " tuple's answer.",
+            " tuple's answer (equals running that source's prompt, as above).",
             SOURCE,
             "causal",
             TRANSFERS,
             Control("not patched", chance(n)),
+            gated=False,
         )
     for name in (*analogies, "bridge"):
         yield Claim(
@@ -80,7 +83,7 @@ def _data(config: Config) -> Iterator[Claim]:
         SOURCE,
         "causal",
         TRANSFERS,
-        Control("tuples without bridge", chance(n // 2)),
+        Control("tuples without bridge", chance(n)),
     )
 
 

@@ -35,7 +35,7 @@ def _theorem3(config: Config) -> Iterator[Claim]:
         READINGS["AS_T"],
         "behaviour",
         chance(n),
-        Control("V z of the source put in", TRANSFERS),
+        Control("premises of the second phase", TRANSFERS),
         paper=0.0,
     )
     yield Claim(
@@ -58,12 +58,13 @@ def _theorem3(config: Config) -> Iterator[Claim]:
     yield Claim(
         "analogy.block.AS_T.coefficient",
         "AS_T: the target's V z has none of the shared property (ratio to the"
-        " source's predicted coefficient).",
+        " source's predicted coefficient), as it must: the target is not in stage 1.",
         "Lemma 11, item 2",
         "theory",
         "in [-0.1, 0.1]",
         Control("the source's V z", "in [0.9, 1.1]"),
         paper=0.0,
+        gated=False,
     )
 
 
@@ -104,7 +105,8 @@ def _frozen(config: Config, name: str, law: Alignment) -> Iterator[Claim]:
     n = config.n_entities
     yield Claim(
         f"analogy.block.{name}.alignment",
-        f"{name}: V z of source and target stay orthogonal, |cosine|.",
+        f"{name}: V z of source and target stay orthogonal, |cosine| (by construction:"
+        " frozen values never see the target).",
         "Table 1, Proposition 3",
         "signal",
         f"<= {law.zero:.4g}",
@@ -117,7 +119,7 @@ def _frozen(config: Config, name: str, law: Alignment) -> Iterator[Claim]:
         READINGS[name],
         "behaviour",
         chance(n),
-        Control("the source's attribution", TRANSFERS),
+        Control("premises of the second phase, the attribution among them", TRANSFERS),
         paper=0.0,
     )
     yield Claim(

@@ -1,6 +1,8 @@
 """Edits of one representation while the model runs: put in, take out, or neither.
 
-Only the entity's position is edited: replacing both would be to run another prompt.
+Only the entity's position is edited. In the one-layer block with even attention even
+that equals running the donor's prompt, so there it checks the edit and no more; in
+GPT-2 the other position keeps what it has read.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,6 @@ from circuits.sites import Site
 from trained.analogy.law import STEPS
 from trained.analogy.layerwise import first_phase_step, fitted_step, joint_name
 
-from .interventions import with_source_values
 from .readings import (
     Reader,
     Trained,
@@ -116,7 +115,7 @@ def _theorem3(reader: Reader) -> Observations:
     return {
         f"{PREFIX}.AS_T.success": Observed.of(
             reader.of(name, success, step=fitted),
-            reader.of(name, with_source_values, step=fitted),
+            reader.of(name, answered(-1), step=fitted),
         ),
         f"{PREFIX}.AS_T.c-only": Observed.of(
             reader.of(name, c_only, step=fitted),
@@ -159,7 +158,7 @@ def _frozen(reader: Reader, name: str) -> Observations:
             reader.of(replay, lambda t: value_alignment(t).raw),
         ),
         f"{PREFIX}.{name}.replay": Observed.of(
-            frozen, reader.of(replay, known, step=fitted)
+            frozen, reader.of(replay, answered(-1), step=fitted)
         ),
         f"{PREFIX}.{name}.unfrozen": Observed.of(reader.of(replay, success), frozen),
         f"{PREFIX}.{name}.loss": _loss(reader, plain),

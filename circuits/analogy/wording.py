@@ -11,8 +11,8 @@ NULL_SLACK = 0.01
 
 
 def chance(n: int) -> str:
-    """What success stays below when nothing transfers: 5 % or three of n."""
-    return f"<= {max(0.05, 3 / n):.4g}"
+    """What success stays below without transfer: 5 % or three of n, at most 25 %."""
+    return f"<= {min(0.25, max(0.05, 3 / n)):.4g}"
 
 
 def untrained(n: int) -> Control:

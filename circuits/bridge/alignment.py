@@ -78,12 +78,13 @@ def _initialisation(context: Context) -> dict[str, Observed]:
         difference(context.each(small, net_cosine), context.each(standard, net_cosine)),
         context.each(none, net_cosine),
     )
-    if "standard" in config.variants and max(config.gammas) >= 0.8:
-        arms = [gpt()] if config.gamma <= 1.2 else []
-        arms += [replace(gpt(), gamma=g) for g in config.gammas if g >= 0.8]
-        rows = [context.each(arm, ood_obj) for arm in arms]
+    if "standard" in config.variants and config.small_gammas:
+        rows = [
+            context.each(replace(gpt(), gamma=gamma), ood_obj)
+            for gamma in config.small_gammas
+        ]
         found["bridge.initialisation.range"] = Observed.of(
-            [min(column) for column in zip(*rows, strict=False)],
+            [min(column) for column in zip(*rows, strict=True)],
             context.each(gpt(1, "none"), ood_obj),
         )
     return found

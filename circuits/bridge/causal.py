@@ -14,6 +14,7 @@ from torch import Tensor
 from circuits.claims import Observed
 from circuits.hooks import intervene, record
 from trained.bridge.arms import gpt
+from trained.bridge.data import cycle
 from trained.seeding import generator
 from trained.task import Batch
 
@@ -43,7 +44,7 @@ def observe(context: Context) -> dict[str, Observed]:
 def donors(specimen: Specimen) -> tuple[Int[Tensor, " pair"], Bool[Tensor, " pair"]]:
     """Another pair for every pair, and where its answer differs."""
     source = generator(specimen.seed, "bridge", "donors")
-    order = torch.randperm(specimen.world.n_bridges, generator=source)
+    order = cycle(specimen.world.n_bridges, generator=source)
     answers = specimen.world.answer
     return order, answers[order] != answers
 

@@ -1,4 +1,4 @@
-"""The margin program and Emb-MLP: what should hold, fixed before any run."""
+"""The margin program and Emb-MLP: what should hold, fixed before this code ran."""
 
 from collections.abc import Iterator
 

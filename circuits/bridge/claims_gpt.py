@@ -1,4 +1,4 @@
-"""The small GPT: what should hold, fixed before any run."""
+"""The small GPT: what should hold, fixed before this code ran."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -109,14 +109,16 @@ def _initialisation(config: Config) -> Iterator[Claim]:
         ">= 0.3",
         Control(f"net cosine of the small one with {NONE}", "<= 0.1"),
     )
-    if "standard" in config.variants and max(config.gammas) >= 0.8:
+    if "standard" in config.variants and config.small_gammas:
         yield Claim(
             "bridge.initialisation.range",
-            "One object per subject: least ood_obj over gamma from 0.8 to 1.2.",
+            "One object per subject: least ood_obj over gamma ="
+            f" {', '.join(f'{gamma:g}' for gamma in config.small_gammas)}.",
             "ours",
             "behaviour",
             ">= 0.9",
             Control(NONE, "<= 0.15"),
+            gated=False,
         )
 
 

@@ -71,10 +71,11 @@ def bridge_peak(specimen: Specimen) -> float:
 
 
 def inheritance(specimen: Specimen) -> float:
-    """excess(a->c) over excess(a->b)."""
-    return object_excess(specimen) / float(diagonal_excess(blocks(specimen)["a->b"]))
+    """excess(a->c) over excess(a->b): how much a subject prefers its own object."""
+    found = blocks(specimen)
+    return float(diagonal_excess(found["a->c"]) / diagonal_excess(found["a->b"]))
 
 
 def object_excess(specimen: Specimen) -> float:
-    """|excess(a->c)|: how much a subject's row prefers its own object."""
+    """|excess(a->c)|: whether a subject's row treats its own object apart at all."""
     return abs(float(diagonal_excess(blocks(specimen)["a->c"])))

@@ -1,4 +1,4 @@
-"""What the recall paper says, as claims with expectations fixed before any run.
+"""What the recall paper says, as claims with expectations fixed before this code ran.
 
 Where a derivation in the paper has a slip, the corrected value is expected and the
 paper's own is shown beside it; the statement says so.

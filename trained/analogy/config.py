@@ -60,7 +60,8 @@ class Config:
             for name in given:
                 if name not in valid:
                     raise unknown(what, name, valid)
-        require(bool(self.parts), f"parts is empty; choose from {', '.join(PARTS)}")
+            require(bool(given), f"give at least one {what} of {', '.join(valid)}")
+            require(len(set(given)) == len(given), f"one {what} twice: {given}")
         self._check_sizes()
         for name in ("multiplicities", "gpt_multiplicities"):
             ks, main = getattr(self, name), self.multiplicity

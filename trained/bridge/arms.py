@@ -152,7 +152,8 @@ def world_of(config: Config, recipe: Recipe, seed: int) -> World:
     """The world of an arm's seed."""
     size = DIRECTION_SIZE if recipe.model == "direction" else config.n_subjects
     source = generator(seed, "bridge", "world", recipe.complexity)
-    maps = recipe.maps or config.maps
+    # The convex program that the direction is compared with knows shifts only.
+    maps = "shift" if recipe.model == "direction" else recipe.maps or config.maps
     return make_world(size, recipe.complexity, maps, generator=source)
 
 
@@ -177,7 +178,9 @@ def model_of(config: Config, recipe: Recipe, seed: int) -> nn.Module:
     world = world_of(config, recipe, seed)
     source = generator(seed, "bridge", recipe.model, "initial", recipe.complexity)
     if recipe.model != "gpt":
-        return EmbMLP(world, factors=recipe.factors, generator=source)
+        # Wide enough for the optimum without identity, of rank 2N - 1.
+        width = max(64, 2 * world.n_subjects)
+        return EmbMLP(world, d_model=width, factors=recipe.factors, generator=source)
     gamma = recipe.gamma or config.gamma
     sizes = DecoderConfig(
         d_vocab=world.d_vocab,

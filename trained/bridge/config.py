@@ -69,6 +69,13 @@ class Config:
             width > 0 and width % N_HEADS == 0,
             f"d_model={width}: a positive multiple of {N_HEADS}",
         )
+        for name in ("sweep", "embedding_sweep", "gammas", "weight_decays", "variants"):
+            given = getattr(self, name)
+            require(len(set(given)) == len(given), f"{name}={given}: one value twice")
+        require(
+            bool({self.complexity, *self.embedding_sweep} & {2, 3, 4}),
+            "complexity and embedding_sweep: one of them must hold 2, 3 or 4",
+        )
         self._check_training()
 
     def _check_training(self) -> None:
@@ -78,6 +85,8 @@ class Config:
             require(
                 0 < gamma < self.gamma, f"gammas={gamma}: between 0 and {self.gamma}"
             )
+        for decay in self.weight_decays:
+            require(decay > 0, f"weight_decays={decay}: 0 is the control")
         for decay in (self.weight_decay, *self.weight_decays):
             require(
                 0 <= decay * self.lr < 1, f"weight decay {decay}: 0 to {1 / self.lr}"
@@ -89,6 +98,11 @@ class Config:
         sizes = self.theory_sizes
         require(bool(sizes), "theory_sizes is empty")
         require(all(3 <= n <= 200 for n in sizes), f"theory_sizes={sizes}: 3 to 200")
+
+    @property
+    def small_gammas(self) -> tuple[float, ...]:
+        """The compared initialisations that count as small, 0.8 to 1.2."""
+        return tuple(gamma for gamma in self.gammas if 0.8 <= gamma <= 1.2)
 
     @property
     def standard_gamma(self) -> float:

@@ -45,7 +45,7 @@ def test_set_changes_sizes_k_depth_and_curriculum():
         ("d_model=100", "n_entities=40, d_model=100"),
         ("curricula=AS", "unknown curriculum 'AS'; choose from: joint, SA, AS_T, AS_E"),
         ("parts=bloc", "unknown part 'bloc'"),
-        ("parts=", "parts is empty"),
+        ("parts=", "at least one part"),
         ("multiplicity=4", "multiplicity=4"),
         ("multiplicities=3,1", "ascending"),
         ("gpt_heads=3", "must divide"),
