@@ -57,7 +57,8 @@ def _attention_panels(context: Context) -> dict[str, Measurement]:
             if "triple" in arm:
                 table = triple_table(config, seed)
                 prompts = unseen_prompts(table, 3, config.n_test, seed)
-            panels[f"{arm}, full fine-tuning"] = attention_measurement(model, prompts)
+            title = arm.replace("triple", "three examples").replace("-", ", ")
+            panels[f"{title}, full fine-tuning"] = attention_measurement(model, prompts)
     return panels
 
 
@@ -131,7 +132,7 @@ def learning(run: Run) -> Figure:
         ax.set_xticks(context.config.sample_sizes, context.config.sample_sizes)
         ax.set_xlabel("fine-tuning prompts")
         ax.set_ylabel("relation accuracy / Bayes ceiling")
-        ax.set_title(f"{table} table")
+        ax.set_title("affine table" if table == "affine" else f"random, n={table}")
         ax.legend()
     figure.suptitle("Fine-tuning prompts needed (mean and 95 % interval over seeds)")
     return figure

@@ -46,8 +46,11 @@ def test_the_attention_figure_has_a_panel_per_model(run):
     for mode in ("partial", "full"):
         for kind in ("affine", "random"):
             assert any(t.startswith(f"{mode} fine-tuning, {kind}") for t in titles)
-    for arm in ("triple", "pretrained", "pretrained-cold", "pretrained-triple-0.06"):
-        assert any(title.startswith(f"{arm},") for title in titles)
+    for model in (
+        *("three examples", "pretrained", "pretrained, cold"),
+        "pretrained, three examples, 0.06",
+    ):
+        assert f"{model}, full fine-tuning" in titles
 
 
 def test_keys_are_named():
