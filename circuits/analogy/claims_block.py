@@ -75,7 +75,7 @@ def _joint(config: Config, law: Alignment) -> Iterator[Claim]:
 
 
 def _multiplicities(config: Config, law: Alignment) -> Iterator[Claim]:
-    ks, n = config.multiplicities, config.n_entities
+    ks, n = config.block_ks, config.n_entities
     for k in ks:
         if k != config.multiplicity:
             yield Claim(

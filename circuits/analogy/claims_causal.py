@@ -83,7 +83,7 @@ def _data(config: Config) -> Iterator[Claim]:
         SOURCE,
         "causal",
         TRANSFERS,
-        Control("tuples without bridge", chance(n)),
+        Control("tuples without bridge", chance(n // 2)),
     )
 
 

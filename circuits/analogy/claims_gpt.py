@@ -29,7 +29,7 @@ def gpt(config: Config) -> Iterator[Claim]:
             yield from _late_similarity(config, name, least)
             yield from _why_no_transfer(config, name)
     yield from _two_hop(config)
-    if "joint" in config.curricula and len(config.gpt_multiplicities) > 1:
+    if "joint" in config.curricula and len(config.gpt_ks) > 1:
         yield from _multiplicities(config)
 
 
@@ -174,7 +174,7 @@ def _two_hop(config: Config) -> Iterator[Claim]:
 
 
 def _multiplicities(config: Config) -> Iterator[Claim]:
-    n, ks = config.gpt_entities, config.gpt_multiplicities
+    n, ks = config.gpt_entities, config.gpt_ks
     for k in ks:
         cosine, training_loss = PAPER_K.get(k, (None, None))
         gated = k >= 3

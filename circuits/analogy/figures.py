@@ -129,7 +129,7 @@ def multiplicity(run: Run) -> Figure:
     config = reader.config
     trained = "block" in config.parts and "joint" in config.curricula
     _require(["joint"] if trained else [], "joint one-layer block", "block")
-    ks = config.multiplicities
+    ks = config.block_ks
     values = [
         reader.of(layerwise.joint_name(k), lambda t: value_alignment(t).raw) for k in ks
     ]

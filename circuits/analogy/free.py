@@ -76,7 +76,7 @@ def observe_gpt(reader: Reader) -> Observations:
         if name in names:
             seen |= _late_similarity(reader, name)
     seen |= _two_hop(reader)
-    ks = reader.config.gpt_multiplicities
+    ks = reader.config.gpt_ks
     if "joint" in names and len(ks) > 1:
         for k in ks:
             seen |= _fit(reader, gpt.joint_name(k), f"analogy.gpt.k{k}")

@@ -68,7 +68,7 @@ def _joint(reader: Reader) -> Observations:
 
 
 def _multiplicities(reader: Reader) -> Observations:
-    ks = reader.config.multiplicities
+    ks = reader.config.block_ks
     seen: Observations = {}
     for k in ks:
         if k != reader.config.multiplicity:

@@ -64,13 +64,21 @@ class Config:
             require(len(set(given)) == len(given), f"one {what} twice: {given}")
         self._check_sizes()
         for name in ("multiplicities", "gpt_multiplicities"):
-            ks, main = getattr(self, name), self.multiplicity
-            ascending = list(ks) == sorted(set(ks)) and min(ks, default=0) >= 1
-            require(
-                ascending and main in ks,
-                f"{name}={ks}: give ascending numbers of at least 1 that contain"
-                f" multiplicity={main}",
-            )
+            ks = getattr(self, name)
+            ascending = list(ks) == sorted(set(ks)) and min(ks, default=1) >= 1
+            require(ascending, f"{name}={ks}: give ascending numbers of at least 1")
+        k = self.multiplicity
+        require(k >= 1, f"multiplicity={k}: at least 1")
+
+    @property
+    def block_ks(self) -> tuple[int, ...]:
+        """Every k that the one-layer block is trained with, ascending."""
+        return tuple(sorted({self.multiplicity, *self.multiplicities}))
+
+    @property
+    def gpt_ks(self) -> tuple[int, ...]:
+        """Every k that GPT-2 is trained with, ascending."""
+        return tuple(sorted({self.multiplicity, *self.gpt_multiplicities}))
 
     def _check_sizes(self) -> None:
         for name, n, d in (

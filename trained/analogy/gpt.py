@@ -27,8 +27,7 @@ def arms(config: Config) -> tuple[Arm, ...]:
     result = []
     if "joint" in config.curricula:
         result += [
-            _arm(config, joint_name(k), curriculum("joint", k))
-            for k in config.gpt_multiplicities
+            _arm(config, joint_name(k), curriculum("joint", k)) for k in config.gpt_ks
         ]
     for name in ("SA", "AS_T", "AS_E"):
         if name in config.curricula:

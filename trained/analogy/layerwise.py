@@ -42,7 +42,7 @@ def arms(config: Config) -> tuple[Arm, ...]:
     """Every arm of the one-layer block."""
     result = []
     if "joint" in config.curricula:
-        result += [_plain(config, "joint", k) for k in config.multiplicities]
+        result += [_plain(config, "joint", k) for k in config.block_ks]
         result += [_plain(config, "permuted", config.multiplicity), _large(config)]
     if "SA" in config.curricula:
         result.append(_sequence(config, "SA"))

@@ -46,7 +46,7 @@ def test_set_changes_sizes_k_depth_and_curriculum():
         ("curricula=AS", "unknown curriculum 'AS'; choose from: joint, SA, AS_T, AS_E"),
         ("parts=bloc", "unknown part 'bloc'"),
         ("parts=", "at least one part"),
-        ("multiplicity=4", "multiplicity=4"),
+        ("multiplicity=0", "multiplicity=0: at least 1"),
         ("multiplicities=3,1", "ascending"),
         ("gpt_heads=3", "must divide"),
         ("gpt_layers=1", "gpt_layers=1: at least 2"),
@@ -69,3 +69,8 @@ def test_claims_and_config_import_no_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_another_k_joins_those_that_are_compared():
+    assert override(Config(), ["multiplicity=4"]).block_ks == (1, 3, 4, 5)
+    assert override(Config(), ["multiplicity=2"]).gpt_ks == (2, 3)
