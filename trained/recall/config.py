@@ -150,7 +150,7 @@ PAPER = Config(
 )
 
 PRESETS = {
-    "quick": Preset(QUICK, n_seeds=5, cost="about a minute"),
+    "quick": Preset(QUICK, n_seeds=5, cost="80 seconds"),
     "paper": Preset(PAPER, n_seeds=10, cost="about half an hour"),
     "zoo": Preset(QUICK, n_seeds=1, cost="half a minute; the shipped run"),
 }
