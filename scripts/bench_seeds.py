@@ -23,7 +23,7 @@ from trained.recall.config import QUICK
 from trained.seeding import generator
 from trained.store import Run
 from trained.task import Batch
-from trained.trainer import Engine
+from trained.trainer import Batching, Engine
 from trained.training import train
 
 SEEDS = 10
@@ -69,12 +69,12 @@ def partial_arm() -> Arm:
     return Arm("recall, partial fine-tuning", arm.build, (short,))
 
 
-def seconds(arm: Arm, n_seeds: int, batching: str) -> tuple[float, torch.Tensor]:
+def seconds(arm: Arm, n_seeds: int, batching: Batching) -> tuple[float, torch.Tensor]:
     """Wall time of training, and the final losses."""
     with tempfile.TemporaryDirectory() as folder:
         manifest = {"study": "bench", "config": {}, "seeds": list(range(n_seeds))}
         run = Run.create(Path(folder), manifest)
-        engine = Engine(batching=batching)  # type: ignore[arg-type]
+        engine = Engine(batching=batching)
         started = time.perf_counter()
         train(run, [arm], engine=engine)
         return time.perf_counter() - started, run.metrics(arm.name)["loss"][:, -1]
