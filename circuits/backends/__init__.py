@@ -1,0 +1,63 @@
+"""The ways into a model, one file each, all with the same two functions.
+
+`sites(model)` lists what can be observed; `attach(model, site, callback)` calls back
+with an activation on every forward pass and returns a handle whose `remove` ends it.
+What the callback returns, if anything, takes the activation's place.
+
+`hooked` serves models with TransformerLens hook points (ours and its bridges), `hf`
+plain Hugging Face models, `nnsight` models wrapped by nnsight.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from circuits.sites import Site
+from trained.errors import BadInput
+
+Callback = Callable[[Tensor], Tensor | None]
+"""Sees an activation; what it returns, if anything, takes the activation's place."""
+
+
+@runtime_checkable
+class Handle(Protocol):
+    """Ends what `attach` began."""
+
+    def remove(self) -> None:
+        """Stop calling back."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What a backend module offers."""
+
+    def sites(self, model: Any) -> list[Site]:
+        """Every site that the model has, in the order of kinds and layers."""
+
+    def attach(self, model: Any, site: Site, callback: Callback) -> Handle:
+        """Call back with the activation at a site on every forward pass."""
+
+
+NAMES = ("hooked", "hf", "nnsight")
+
+
+def backend_of(model: Any) -> Backend:
+    """The backend that reaches into a model; loads nothing that it does not need."""
+    if getattr(model, "hook_dict", None):
+        return _load("hooked")
+    origins = {base.__module__.split(".")[0] for base in type(model).__mro__}
+    if "nnsight" in origins:
+        return _load("nnsight")
+    if "transformers" in origins:
+        return _load("hf")
+    raise BadInput(
+        f"{type(model).__name__} cannot be observed; pass a model of trained/, a "
+        "TransformerBridge, a transformers model or one that nnsight wraps"
+    )
+
+
+def _load(name: str) -> Backend:
+    module: Any = import_module(f"{__name__}.{name}")
+    return module
