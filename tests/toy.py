@@ -103,7 +103,7 @@ def net_arm(*stages: Stage, **fields: Any) -> Arm:
         "held_out": lambda seed: points(seed, 1000),
         "record_every": 2,
     }
-    return Arm(build=Net, stages=stages, **{**defaults, **fields})
+    return Arm(**{"build": Net, "stages": stages, **defaults, **fields})
 
 
 def two_stage_arm(steps: int, stop_below: float = 1.0) -> Arm:

@@ -7,6 +7,7 @@ that should share a relation table or a data set simply derive it from the same 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -21,6 +22,9 @@ Draw = Callable[[int, int], Data]
 
 Quantity = Callable[[Any, Data], Tensor]
 """(model, data) -> a scalar tensor: a loss or a metric."""
+
+Quantities = Callable[[Any, Data], dict[str, Tensor]]
+"""(model, data) -> scalar tensors by name, from one forward pass."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Stage:
     """Rows per step of data drawn once, reshuffled every epoch; None: all of them."""
     trainable: tuple[str, ...] = ("*",)
     """Globs of parameter names; the rest is frozen."""
+    prepare: Callable[[dict[str, Tensor]], None] | None = None
+    """Changes the parameters (with a leading seed axis) in place before the stage."""
     perturb: float = 0.0
     """Radius of the ball from which the trainable parameters are displaced first."""
     stop_below: float | None = None
@@ -63,6 +69,13 @@ class Arm:
     """Steps, counted over all stages, whose weights are kept; the last always is."""
     max_seeds: int | None = None
     """Train only this many of the run's seeds; None: all of them."""
+    measure: Quantities | None = None
+    """Further metrics, where one forward pass serves several."""
+    stores: Literal["everything", "trained"] = "everything"
+    """`trained`: only the parameters that some stage trains are stored; `build` gives
+    the rest again, as it does for a pretrained model."""
+    stackable: bool = True
+    """Whether its seeds may become one batched program (not a transformers model)."""
 
     def __post_init__(self) -> None:
         late = [step for step in self.save_steps if not 0 <= step <= self.steps]
@@ -73,6 +86,11 @@ class Arm:
     def steps(self) -> int:
         """Steps over all stages, if no seed stops early."""
         return sum(stage.steps for stage in self.stages)
+
+    def is_stored(self, name: str) -> bool:
+        """Whether a tensor of the model belongs to the stored weights."""
+        globs = (glob for stage in self.stages for glob in stage.trainable)
+        return self.stores == "everything" or any(fnmatch(name, g) for g in globs)
 
     def seeds(self, seeds: tuple[int, ...]) -> tuple[int, ...]:
         """The seeds of a run that this arm is trained with."""

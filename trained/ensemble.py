@@ -6,7 +6,7 @@ one. A quantity sees an ordinary model; it does not know that it is batched.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
-from .arm import Data, Quantity
+from .arm import Data, Quantities, Quantity
 
 
 class _Applied(nn.Module):
@@ -25,7 +25,7 @@ class _Applied(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, quantity: Quantity, data: Data) -> Tensor:
+    def forward(self, quantity: Callable[[Any, Data], Any], data: Data) -> Any:
         return quantity(self.model, data)
 
 
@@ -37,17 +37,35 @@ class Ensemble:
         self._applied = _Applied(copy.deepcopy(models[0]))
         self.parameters = _stacked([dict(m.named_parameters()) for m in models])
         self.buffers = _stacked([dict(m.named_buffers()) for m in models])
+        # The copy's own values are never read: its memory need not be kept.
+        for name, parameter in self._applied.model.named_parameters():
+            parameter.data = self.parameters[name][0]
         persistent = models[0].state_dict().keys()
         self._stored_buffers = [name for name in self.buffers if name in persistent]
 
     def values(self, quantity: Quantity, data: Data) -> Float[Tensor, " seed"]:
         """The quantity of every model on its own slice of the data."""
+        return self._values(quantity, data)
+
+    def named_values(
+        self, quantities: Quantities, data: Data
+    ) -> dict[str, Float[Tensor, " seed"]]:
+        """The same for several quantities at once, by name."""
+        return self._values(quantities, data)
+
+    def _values(self, quantity: Callable[[Any, Data], Any], data: Data) -> Any:
         state = {**self.parameters, **self.buffers}
         if self.size == 1:
-            return self._one(quantity, _slice(state, 0), _slice(data, 0))[None]
+            alone = self._one(quantity, _slice(state, 0), _slice(data, 0))
+            return pytree.tree_map(lambda leaf: leaf[None], alone)
         return vmap(lambda s, d: self._one(quantity, s, d))(state, data)
 
-    def _one(self, quantity: Quantity, state: Mapping[str, Tensor], data: Data) -> Any:
+    def _one(
+        self,
+        quantity: Callable[[Any, Data], Any],
+        state: Mapping[str, Tensor],
+        data: Data,
+    ) -> Any:
         named = {f"model.{name}": tensor for name, tensor in state.items()}
         return functional_call(self._applied, named, (quantity, data))
 

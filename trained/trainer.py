@@ -23,6 +23,9 @@ from .store import read_tensors, write_tensors
 
 Batching = Literal["auto", "vmap", "loop"]
 
+CHEAP_SAVE = 0.5
+"""Seconds; saving a model that takes n times as long happens n times as rarely."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -31,7 +34,8 @@ class Engine:
     device: str = "cpu"
     batching: Batching = "auto"
     save_seconds: float = 10.0
-    """An unfinished arm loses at most this much work when it is killed."""
+    """An unfinished arm loses at most this much work when it is killed (a large
+    model more: see `CHEAP_SAVE`)."""
 
 
 class Observer:
@@ -58,6 +62,11 @@ def stacked_models(arm: Arm, seeds: Sequence[int], device: str) -> Ensemble:
     return ensemble
 
 
+def weights_file(folder: Path, step: int) -> Path:
+    """Where a group's weights of a step are kept until the arm is done."""
+    return folder / f"weights-{step}.safetensors"
+
+
 class Trainer:
     """Trains one group of seeds through all stages, saving its state as it goes."""
 
@@ -79,7 +88,7 @@ class Trainer:
         self.settled = False
         self.optimiser: torch.optim.Optimizer | None = None
         self.held_out = self._gather(arm.held_out) if arm.held_out else None
-        self._last_save = time.monotonic()
+        self._last_save, self._save_cost = time.monotonic(), 0.0
 
     def train(self) -> None:
         """Run every stage from where the stored state left it."""
@@ -93,10 +102,6 @@ class Trainer:
             state, self.stage_index, self.step = None, self.stage_index + 1, 0
         self._save_weights(self.arm.steps)
         self._save()
-
-    def weights_file(self, step: int) -> Path:
-        """Where the group's weights of a step are kept until the arm is done."""
-        return self.folder / f"weights-{step}.safetensors"
 
     def _begin(self, stage: Stage, state: dict[str, Tensor] | None) -> None:
         self.settled = False
@@ -116,6 +121,9 @@ class Trainer:
             _load_optimiser(self.optimiser, state)
             return
         self.active.fill_(True)
+        if stage.prepare is not None:
+            with torch.no_grad():
+                stage.prepare(self.ensemble.parameters)
         if stage.perturb:
             self._perturb(stage, chosen)
 
@@ -249,6 +257,8 @@ class Trainer:
                 name: self.ensemble.values(metric, self.held_out)
                 for name, metric in self.arm.metrics.items()
             }
+            if self.arm.measure is not None:
+                values |= self.ensemble.named_values(self.arm.measure, self.held_out)
         self.history.append(step, {"loss": losses, **values})
 
     def _gather(self, draw: Callable[[int], Data]) -> Data:
@@ -258,16 +268,22 @@ class Trainer:
     def _save_when_due(self, step: int) -> None:
         if step in self.arm.save_steps:
             self._save_weights(step)
-        if time.monotonic() - self._last_save >= self.engine.save_seconds:
+        pause = self.engine.save_seconds * max(1.0, self._save_cost / CHEAP_SAVE)
+        if time.monotonic() - self._last_save >= pause:
             self._save()
 
     def _save_weights(self, step: int) -> None:
-        write_tensors(self.weights_file(step), self.ensemble.state())
+        write_tensors(weights_file(self.folder, step), self._stored())
+
+    def _stored(self) -> dict[str, Tensor]:
+        whole = self.ensemble.state()
+        return {name: t for name, t in whole.items() if self.arm.is_stored(name)}
 
     def _save(self) -> None:
         """Store all that the next step depends on."""
         assert self.optimiser is not None
-        tensors = {f"model/{k}": v for k, v in self.ensemble.state().items()}
+        started = time.monotonic()
+        tensors = {f"model/{k}": v for k, v in self._stored().items()}
         tensors |= {f"history/{k}": v for k, v in self.history.tensors().items()}
         tensors |= _optimiser_tensors(self.optimiser)
         tensors |= {"active": self.active, "stopped_at": self.stopped_at}
@@ -278,6 +294,7 @@ class Trainer:
         }
         write_tensors(self.folder / "state.safetensors", tensors, place)
         self._last_save = time.monotonic()
+        self._save_cost = self._last_save - started
 
     def _load(self) -> dict[str, Tensor] | None:
         """Go back to the stored state, if there is one, and give it."""

@@ -7,18 +7,20 @@ seeds trained one by one, that end with other weights than one unbroken batched 
 
 import hashlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .arm import Arm
 from .ensemble import leaves, stack
 from .errors import BadInput
+from .history import History
 from .store import Run, concatenate, read_tensors
 from .threads import threads
-from .trainer import Engine, Observer, Trainer, stacked_models
+from .trainer import Engine, Observer, Trainer, stacked_models, weights_file
 
 OVERHEAD_BOUND_SECONDS = 0.003
 """A step shorter than this spends its time on dispatch, so stacking seeds pays
@@ -42,13 +44,66 @@ def restore(run: Run, arm: Arm, seed: int, *, step: int | None = None) -> nn.Mod
     index = seeds.index(seed)
     weights = run.weights(arm.name, step)
     model = arm.build(seed)
+    _require_base(run, arm, model, index)
     try:
-        model.load_state_dict({name: t[index] for name, t in weights.items()})
+        if set(weights) != _stored_names(arm, model):
+            raise IndexError("other names")
+        own = {name: tensor[index] for name, tensor in weights.items()}
+        # Tied parameters are stored once, under the first of their names.
+        model.load_state_dict(own, strict=False)
     except (RuntimeError, IndexError) as error:
         raise BadInput(
             f"{run.path}/{arm.name} holds another model's weights"
         ) from error
     return model.eval()
+
+
+def _require_base(run: Run, arm: Arm, model: nn.Module, index: int) -> None:
+    """What is not stored must be what it was in training."""
+    if arm.stores == "everything":
+        return
+    found = _frozen_hash(arm, dict(model.named_parameters()))
+    if found != run.record(arm.name)["frozen"][index]:
+        raise BadInput(
+            f"{run.path}/{arm.name} was trained from another model: parameters that "
+            "are not stored with it differ"
+        )
+
+
+def _frozen_hash(arm: Arm, parameters: Mapping[str, Tensor]) -> str:
+    """A hash of the first values of every parameter that is not stored."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(parameters):
+        if not arm.is_stored(name):
+            sample = parameters[name].detach().flatten()[:256]
+            digest.update(sample.float().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _stored_names(arm: Arm, model: nn.Module) -> set[str]:
+    names = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+    return {name for name in names & set(model.state_dict()) if arm.is_stored(name)}
+
+
+class _Trained(NamedTuple):
+    """What remains of a group of seeds; its models are gone, which may be large."""
+
+    folder: Path
+    history: History
+    stopped_at: Tensor
+    frozen: list[str]
+    """For every seed the hash of what is not stored; empty if all is."""
+
+
+def _train_group(trainer: Trainer) -> _Trained:
+    trainer.train()
+    arm, models = trainer.arm, trainer.ensemble
+    frozen = [
+        _frozen_hash(arm, {k: t[i] for k, t in models.parameters.items()})
+        for i in range(models.size)
+        if arm.stores == "trained"
+    ]
+    return _Trained(trainer.folder, trainer.history, trainer.stopped_at, frozen)
 
 
 def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
@@ -57,27 +112,28 @@ def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
     observer.on_arm(arm, seeds)
     folder = run.path / arm.name
     groups = _groups(arm, seeds, engine, folder)
-    trainers = [
-        Trainer(arm, group, engine, folder / f"group-{index}", observer)
-        for index, group in enumerate(groups)
-    ]
     # Stacked seeds are dispatch-bound.
     with threads(1 if len(groups) < len(seeds) else torch.get_num_threads()):
-        for trainer in trainers:
-            trainer.train()
+        trained = [
+            _train_group(
+                Trainer(arm, group, engine, folder / f"group-{index}", observer)
+            )
+            for index, group in enumerate(groups)
+        ]
     saved = sorted({*arm.save_steps, arm.steps})
     for step in saved:
-        parts = [read_tensors(t.weights_file(step))[0] for t in trainers]
+        parts = [read_tensors(weights_file(t.folder, step))[0] for t in trained]
         run.save_weights(arm.name, step, concatenate(parts))
-    metrics = concatenate([t.history.tensors() for t in trainers])
-    metrics["step"] = torch.tensor(trainers[0].history.steps)
+    metrics = concatenate([t.history.tensors() for t in trained])
+    metrics["step"] = torch.tensor(trained[0].history.steps)
     seconds = round(time.perf_counter() - started, 3)
     record = {
         "seeds": list(seeds),
         "saved_steps": saved,
         "batching": "vmap" if len(groups) < len(seeds) else "loop",
         "data_hash": _data_hash(arm, seeds),
-        "stopped_at": [s for t in trainers for s in t.stopped_at.tolist()],
+        "stopped_at": [s for t in trained for s in t.stopped_at.tolist()],
+        "frozen": [text for t in trained for text in t.frozen],
         "seconds": seconds,
     }
     run.finish(arm.name, metrics, record)
@@ -88,7 +144,7 @@ def _groups(
     arm: Arm, seeds: tuple[int, ...], engine: Engine, folder: Path
 ) -> list[tuple[int, ...]]:
     """All seeds in one group, or one group each; a resumed arm keeps its choice."""
-    choice = engine.batching
+    choice = engine.batching if arm.stackable else "loop"
     existing = len(list(folder.glob("group-*")))
     if existing:
         choice = "loop" if existing > 1 else "vmap"
