@@ -111,6 +111,55 @@ def uninformed_model(n: int = 6) -> GroundTruth:
     return GroundTruth(model, tokens, targets, (), idle, space)
 
 
+def matching_model(n_symbols: int = 24, n_labels: int = 3) -> GroundTruth:
+    """One layer; head 0 finds the key of the query's symbol by W_Q W_K^T = cI.
+
+    Prompts [(s, l), (s', l'), (s'', l''), s'] -> l': three symbols with three labels,
+    then one of the symbols alone. The query matches its symbol and itself, by halves,
+    and head 0 writes the labels that it reads to `answer`. Head 1 is idle: it attends
+    uniformly and writes to `scratch`, which nothing reads.
+    """
+    widths = {"symbol": n_symbols, "label": n_labels, "answer": n_labels, "scratch": 1}
+    n_tokens = n_symbols * (n_labels + 1)
+    model, space = _identity_blank(n_tokens, widths, n_out=n_labels)
+    ids = torch.arange(n_tokens)
+    symbol, label = ids % n_symbols, ids // n_symbols
+    model.W_E.data[ids, symbol] = 1
+    labelled = label < n_labels
+    model.W_E.data[ids[labelled], n_symbols + label[labelled]] = 1
+    attention = model.blocks[0].attn
+    attention.W_Q.data[0] = SHARPNESS * torch.eye(model.config.d_model)
+    attention.W_K.data[0] = torch.eye(model.config.d_model)
+    _move(attention, 0, space["label"], space["answer"], torch.eye(n_labels))
+    _move(attention, 1, slice(0, 1), space["scratch"], torch.eye(1))
+    model.unembedding.data[space["answer"]] = LOGIT * torch.eye(n_labels)
+    source = torch.Generator().manual_seed(0)
+    symbols = torch.rand(32, n_symbols, generator=source).argsort(-1)[:, :3]
+    labels = torch.rand(32, n_labels, generator=source).argsort(-1)[:, :3]
+    asked = torch.randint(3, (32, 1), generator=source)
+    query = symbols.gather(1, asked) + n_labels * n_symbols
+    tokens = torch.cat([symbols + n_symbols * labels, query], dim=1)
+    targets = labels.gather(1, asked)[:, 0]
+    return GroundTruth(model, tokens, targets, (), ((0, 1),), space)
+
+
+def copying_model(n: int = 24) -> GroundTruth:
+    """One layer; head 0 attends uniformly and copies what it reads by W_V W_O = cI.
+
+    Prompts [x, x, x, y] -> x: three quarters of what the head reads are x, and it
+    speaks four times as loud as y's own residual. Head 1 writes nothing.
+    """
+    model, space = _identity_blank(n, {"token": n}, n_out=n)
+    model.W_E.data[:] = torch.eye(n)
+    attention = model.blocks[0].attn
+    attention.W_V.data[0] = 4 * torch.eye(n)
+    attention.W_O.data[0] = torch.eye(n)
+    model.unembedding.data[:] = LOGIT * torch.eye(n)
+    x = torch.arange(n)
+    tokens = torch.stack([x, x, x, (x + 1) % n], dim=1)
+    return GroundTruth(model, tokens, x, (), ((0, 1),), space)
+
+
 def accuracy(truth: GroundTruth, logits: Float[Tensor, "batch pos d_vocab"]) -> float:
     """Share of prompts whose largest logit at the last position is the target."""
     return (logits[:, -1].argmax(dim=-1) == truth.targets).double().mean().item()
@@ -159,6 +208,35 @@ def _blank(
         parameter.data.zero_()
     model.W_E.data[:, space["token"]] = torch.eye(d_vocab)
     model.W_pos.data[:, space["position"]] = torch.eye(n_pos)
+    return model, space
+
+
+def _identity_blank(
+    n_tokens: int, widths: Mapping[str, int], *, n_out: int
+) -> tuple[Decoder, dict[str, slice]]:
+    """One layer of zero weights without positions; heads as wide as the residual."""
+    space, start = {}, 0
+    for name, width in widths.items():
+        space[name] = slice(start, start + width)
+        start += width
+    config = DecoderConfig(
+        d_vocab=n_tokens,
+        d_model=start,
+        n_layers=1,
+        n_heads=2,
+        n_ctx=4,
+        d_vocab_out=n_out,
+        d_head=start,
+        d_mlp=0,
+        positions="none",
+        norm="none",
+        biases="none",
+        head="untied",
+        score_scale=1.0,
+    )
+    model = Decoder(config, generator=torch.Generator().manual_seed(0))
+    for parameter in model.parameters():
+        parameter.data.zero_()
     return model, space
 
 
