@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trained.errors import BadInput, unknown
 
+from .inspection.request import add_inspect_options, inspect_request
 from .request import (
     CONFIRMED,
     NOT_CONFIRMED,
     Parser,
     add_request_options,
+    check_json,
     guarded,
     request_from,
 )
@@ -71,6 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("run", metavar="RUN_OR_ZOO")
     verb.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
     verb.set_defaults(verb=_figure)
+
+    verb = verbs.add_parser("inspect", help="the same signals on a pretrained LLM")
+    add_inspect_options(verb)
+    verb.set_defaults(verb=_inspect)
     return parser
 
 
@@ -118,7 +124,7 @@ def _entry(slug: str) -> dict[str, Any]:
 
 def _confirm(options: argparse.Namespace) -> int:
     requests = [request_from(slug, options) for slug in options.studies or STUDIES]
-    _check_json(options.json)
+    check_json(options.json)
     from .experiment import confirm_run, prepare
 
     confirmations = []
@@ -149,7 +155,7 @@ def _probe(options: argparse.Namespace) -> int:
 
     from .experiment import confirm_run
 
-    _check_json(options.json)
+    check_json(options.json)
     confirmation = confirm_run(Run.open(options.run))
     _show(confirmation)
     _write_json(options.json, [confirmation])
@@ -168,6 +174,14 @@ def _figure(options: argparse.Namespace) -> int:
         raise unknown(f"figure of {run.study}", options.kind, figures)
     save(figures[options.kind](run), options.output)
     print(options.output)
+    return CONFIRMED
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    request = inspect_request(options)
+    from .inspection.command import run_inspect
+
+    run_inspect(request, as_json=options.json)
     return CONFIRMED
 
 
@@ -204,15 +218,6 @@ def _render_all(run: "Run") -> None:
             print(save(draw(run), file))
         except BadInput as error:
             print(f"no figure {kind}: {error}")
-
-
-def _check_json(path: Path | None) -> None:
-    """Refuse a file that cannot be written before the work is done, not after."""
-    if path is None:
-        return
-    nearest = next(folder for folder in path.absolute().parents if folder.exists())
-    if path.is_dir() or not nearest.is_dir():
-        raise BadInput(f"--json {path}: a file cannot be written there")
 
 
 def _write_json(path: Path | None, confirmations: "Sequence[Confirmation]") -> None:

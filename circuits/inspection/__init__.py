@@ -1,0 +1,1 @@
+"""What `reasonscope inspect` shows of a language model at work on one prompt."""
