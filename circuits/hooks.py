@@ -6,6 +6,8 @@ A hook that never fires would make an ablation look harmless; here it is an erro
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +16,20 @@ from probes.measurement import Measurement
 from trained.errors import BadInput
 from trained.task import Batch
 
-from . import hooked
+from .backends import Callback, backend_of
+from .language_model import LanguageModel
+from .prompts import Prompts
 from .sites import Kind, Site
+
+Model = nn.Module | LanguageModel
+"""A small model, a bridge, a transformers model, or a language model opened by us."""
 
 Edit = Callable[[Tensor], Tensor]
 """activation -> the activation that takes its place, of the same shape."""
 
 
 @contextmanager
-def record(model: nn.Module, sites: Iterable[Site]) -> Iterator[dict[Site, Tensor]]:
+def record(model: Model, sites: Iterable[Site]) -> Iterator[dict[Site, Tensor]]:
     """Collect the activations at some sites of the last forward pass in the block.
 
     Inside `intervene` it sees the edited activation, around it the original one.
@@ -30,43 +37,41 @@ def record(model: nn.Module, sites: Iterable[Site]) -> Iterator[dict[Site, Tenso
     """
     wanted = tuple(sites)
     activations: dict[Site, Tensor] = {}
-
-    def keep(site: Site) -> hooked.Callback:
-        def callback(activation: Tensor) -> None:
-            activations[site] = activation.detach()
-
-        return callback
-
-    with _attached(model, {site: keep(site) for site in wanted}):
+    callbacks = {site: partial(_keep, activations, site) for site in wanted}
+    with _attached(model, callbacks):
         yield activations
     _require_fired(wanted, activations)
 
 
+def _keep(activations: dict[Site, Tensor], site: Site, activation: Tensor) -> None:
+    activations[site] = activation.detach()
+
+
 @contextmanager
-def intervene(model: nn.Module, edits: Mapping[Site, Edit]) -> Iterator[None]:
+def intervene(model: Model, edits: Mapping[Site, Edit]) -> Iterator[None]:
     """Replace activations in every forward pass of the block.
 
     Raises `BadInput` if an edit changes a shape, or if at the end of the block one
     was never applied. The hooks are removed on any way out.
     """
     fired: set[Site] = set()
-
-    def replace(site: Site, edit: Edit) -> hooked.Callback:
-        def callback(activation: Tensor) -> Tensor:
-            fired.add(site)
-            edited = edit(activation)
-            if edited.shape != activation.shape:
-                raise BadInput(
-                    f"the edit at {site} changed the shape from "
-                    f"{tuple(activation.shape)} to {tuple(edited.shape)}"
-                )
-            return edited
-
-        return callback
-
-    with _attached(model, {site: replace(site, e) for site, e in edits.items()}):
+    callbacks = {
+        site: partial(_replace, fired, site, edit) for site, edit in edits.items()
+    }
+    with _attached(model, callbacks):
         yield
     _require_fired(edits, fired)
+
+
+def _replace(fired: set[Site], site: Site, edit: Edit, activation: Tensor) -> Tensor:
+    fired.add(site)
+    edited = edit(activation)
+    if edited.shape != activation.shape:
+        raise BadInput(
+            f"the edit at {site} changed the shape from "
+            f"{tuple(activation.shape)} to {tuple(edited.shape)}"
+        )
+    return edited
 
 
 @dataclass(frozen=True)
@@ -75,20 +80,21 @@ class Signal:
 
     Attributes:
         kind: where the activation is taken.
-        function: (activation, batch) -> values with the batch axis first.
+        function: (activation, batch) -> values with the batch axis first; the batch
+            is what `measure` was given, a Batch or Prompts.
         axes: names of the axes after the batch axis.
         unit: what the values are in.
     """
 
     kind: Kind
-    function: Callable[[Tensor, Batch], Tensor]
+    function: Callable[[Tensor, Any], Tensor]
     axes: tuple[str, ...] = ()
     unit: str = ""
 
 
 @torch.no_grad()
 def measure(
-    model: nn.Module, batches: Iterable[Batch], signals: Mapping[str, Signal]
+    model: Model, batches: Iterable[Batch | Prompts], signals: Mapping[str, Signal]
 ) -> dict[str, Measurement]:
     """Mean and standard error over examples of every signal, in one pass per batch.
 
@@ -119,14 +125,14 @@ def measure(
 
 
 def _measure_batch(
-    model: nn.Module,
-    batch: Batch,
+    model: Model,
+    batch: Batch | Prompts,
     signals: Mapping[str, Signal],
     moments: Mapping[tuple[str, Site], "_Moments"],
 ) -> None:
     fired: set[Site] = set()
 
-    def reduce(site: Site) -> hooked.Callback:
+    def reduce(site: Site) -> Callback:
         names = [name for name, place in moments if place == site]
 
         def callback(activation: Tensor) -> None:
@@ -144,8 +150,16 @@ def _measure_batch(
 
     places = {site for _, site in moments}
     with _attached(model, {site: reduce(site) for site in places}):
-        model(batch.tokens)
+        forward(model, batch)
     _require_fired(places, fired)
+
+
+def forward(model: Model, batch: Batch | Prompts) -> None:
+    """Run the model on a batch, for the hooks that are attached to it."""
+    if isinstance(batch, Prompts):
+        model(batch.tokens, batch.mask)
+    else:
+        model(batch.tokens)
 
 
 @dataclass
@@ -197,20 +211,26 @@ def _measurement(
     )
 
 
-def _layers(model: nn.Module, kind: Kind) -> Sequence[Site]:
-    sites = [site for site in hooked.sites(model) if site.kind == kind]
+def _layers(model: Model, kind: Kind) -> Sequence[Site]:
+    module = module_of(model)
+    sites = [site for site in backend_of(module).sites(module) if site.kind == kind]
     return sites or [Site(kind)]
 
 
 @contextmanager
-def _attached(
-    model: nn.Module, callbacks: Mapping[Site, hooked.Callback]
-) -> Iterator[None]:
+def _attached(model: Model, callbacks: Mapping[Site, Callback]) -> Iterator[None]:
     """Hold one hook per site for the length of the block, and no longer."""
+    module = module_of(model)
+    backend = backend_of(module)
     with ExitStack() as stack:
         for site, callback in callbacks.items():
-            stack.callback(hooked.attach(model, site, callback).remove)
+            stack.callback(backend.attach(module, site, callback).remove)
         yield
+
+
+def module_of(model: Model) -> Any:
+    """What a backend reaches into."""
+    return model.module if isinstance(model, LanguageModel) else model
 
 
 def _require_fired(wanted: Iterable[Site], fired: Iterable[Site]) -> None:

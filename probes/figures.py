@@ -7,6 +7,7 @@ figures alone. In a notebook (`%matplotlib inline`) show the returned `.figure`.
 
 import math
 import tempfile
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -37,6 +38,9 @@ MARKED_POINTS = 30
 """Longer curves are drawn without a marker at each point."""
 
 MAX_TICKS = 24
+
+CELL_LETTERS = 10
+"""Longer texts in the cells of a heat map are cut."""
 
 
 def heatmap(measurement: Measurement, ax: Axes | None = None) -> Axes:
@@ -74,6 +78,39 @@ def attention_rows(measurement: Measurement, ax: Axes | None = None) -> Axes:
             text.set(ha="center", va="center")
     _finish_grid(ax, image, measurement)
     return ax
+
+
+def text_heatmap(
+    measurement: Measurement,
+    texts: Sequence[Sequence[str]],
+    ax: Axes | None = None,
+) -> Axes:
+    """A heat map of two axes with a text in every cell: the tokens of a logit lens.
+
+    Args:
+        measurement: Values from 0 up, first axis down, second across.
+        texts: The text of each cell, shortened to `CELL_LETTERS`.
+        ax: Where to draw.
+    """
+    grid = _grid(measurement, n_axes=(2,))
+    if [len(row) for row in texts] != [grid.shape[1]] * grid.shape[0]:
+        raise ValueError(f"texts do not fill the grid {tuple(grid.shape)}")
+    size = grid.shape[1] * 0.78 + 2, grid.shape[0] * 0.24 + 1.6
+    ax = ax or _new_axes(*size)
+    top = max(float(grid.max()), 1e-12)
+    image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=0, vmax=top)
+    for row, values in enumerate(grid.tolist()):
+        for column, value in enumerate(values):
+            colour = "white" if value < 0.55 * top else "black"
+            shown = _shortened(texts[row][column])
+            text = ax.text(column, row, shown, color=colour, fontsize=7)
+            text.set(ha="center", va="center", parse_math=False)
+    _finish_grid(ax, image, measurement)
+    return ax
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= CELL_LETTERS else text[: CELL_LETTERS - 1] + "…"
 
 
 def curve(

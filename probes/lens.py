@@ -107,7 +107,7 @@ def target_rank(
     for residual in residuals:
         logits = _logits(residual, unembedding, final_norm, bias)
         own = logits.gather(-1, _index(tokens, logits))
-        ranks = [_middle_rank(logits, target) for target in own.unbind(-1)]
+        ranks = [middle_rank(logits, target) for target in own.unbind(-1)]
         layers.append(torch.stack(ranks, -1))
     return torch.stack(layers)
 
@@ -123,9 +123,17 @@ def _logits(
     return logits if bias is None else logits + bias
 
 
-def _middle_rank(
+def middle_rank(
     logits: Float[Tensor, "*batch d_vocab"], own: Float[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch"]:
+    """Rank of a logit among the vocabulary's; 1 is the top, ties take the middle.
+
+    1 + #{larger logits} + #{equal logits of other tokens} / 2, in [1, d_vocab].
+
+    Args:
+        logits: Logits of the vocabulary.
+        own: One of them for every batch place.
+    """
     larger = (logits > own[..., None]).sum(-1)
     equal = (logits == own[..., None]).sum(-1)
     return (larger + (equal + 1) / 2).to(logits.dtype)

@@ -72,6 +72,22 @@ def diagonal_mass(block: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*bat
     return torch.where(total > 0, diagonal / total, 0.0)
 
 
+def diagonal_score(matrix: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
+    """How close to a multiple of the identity, in [-row, row]; 0 for a zero matrix.
+
+    z = sqrt(d) tr(M) / |M|_F: about N(0, 1) for random entries, d for cI with c > 0,
+    unchanged by rotations. The diagonals of Figure 7 of "When can transformers reason
+    with abstract symbols?", as one number.
+
+    >>> diagonal_score(2 * torch.eye(4)).item()
+    4.0
+    """
+    size = _square_size(matrix)
+    norm = torch.linalg.matrix_norm(matrix)
+    trace = matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return torch.where(norm > 0, size**0.5 * trace / norm, 0.0)
+
+
 def _square_size(block: Float[Tensor, "*batch row col"]) -> int:
     n_rows, n_columns = block.shape[-2:]
     if n_rows != n_columns:

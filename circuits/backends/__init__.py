@@ -47,14 +47,15 @@ def backend_of(model: Any) -> Backend:
     """The backend that reaches into a model; loads nothing that it does not need."""
     if getattr(model, "hook_dict", None):
         return _load("hooked")
-    origins = {base.__module__.split(".")[0] for base in type(model).__mro__}
-    if "nnsight" in origins:
+    modules = {base.__module__ for base in type(model).__mro__}
+    if f"{__name__}.nnsight" in modules:
         return _load("nnsight")
+    origins = {module.split(".")[0] for module in modules}
     if "transformers" in origins:
         return _load("hf")
     raise BadInput(
         f"{type(model).__name__} cannot be observed; pass a model of trained/, a "
-        "TransformerBridge, a transformers model or one that nnsight wraps"
+        "TransformerBridge, a transformers model or backends.nnsight.Traced(one)"
     )
 
 

@@ -1,33 +1,31 @@
-"""The backend for models with TransformerLens hook points: ours and its bridges."""
+"""The backend for models with TransformerLens hook points: ours and its bridges.
+
+Ours are built for this. A bridge wraps a foreign model, and four of its sites need more
+than a hook: see `_BRIDGE`.
+"""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from circuits.sites import KINDS, Kind, Site, hooked_name
 from trained.errors import BadInput, unknown
 
-from .sites import KINDS, Site, hooked_name
-
-Callback = Callable[[Tensor], Tensor | None]
-"""Sees an activation; what it returns, if anything, takes the activation's place."""
+from . import Callback, Handle
+from .tap import Bypass, Handles
 
 
-def attach(model: nn.Module, site: Site, callback: Callback) -> RemovableHandle:
+def attach(model: nn.Module, site: Site, callback: Callback) -> Handle:
     """Call back with the activation at a site on every forward pass.
 
-    A plain torch hook, so removing the handle leaves the user's own hooks alone.
+    Plain torch hooks, so removing the handle leaves the user's own hooks alone.
     """
-    points = hook_points(model)
-    name = hooked_name(site)
-    if name not in points:
-        raise unknown("site", site, [str(s) for s in sites(model)])
-
-    def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
-        return callback(output)
-
-    return points[name].register_forward_hook(hook)
+    if _is_bridge(model) and site.kind in _BRIDGE:
+        return _BRIDGE[site.kind](model, site, callback)
+    return _at(_point(model, site), callback)
 
 
 def sites(model: nn.Module) -> list[Site]:
@@ -36,11 +34,13 @@ def sites(model: nn.Module) -> list[Site]:
     found = []
     for kind in KINDS:
         layer = 0
-        while hooked_name(Site(kind, layer)) in points:
+        while kind != "logits" and hooked_name(Site(kind, layer)) in points:
             found.append(Site(kind, layer))
-            if kind == "logits":
-                break
             layer += 1
+    if _is_bridge(model) or hooked_name(Site("logits")) in points:
+        found.append(Site("logits"))
+    if _is_bridge(model) and not _parts_heads(model):
+        found = [site for site in found if site.kind != "head_out"]
     return found
 
 
@@ -53,3 +53,94 @@ def hook_points(model: nn.Module) -> dict[str, nn.Module]:
             "pass a model of trained/ or a TransformerBridge"
         )
     return dict(points)
+
+
+def _point(model: Any, site: Site) -> nn.Module:
+    """The hook point of a site; a bridge lists all of them only slowly."""
+    name = hooked_name(site)
+    find = model.get_hook_point if _is_bridge(model) else hook_points(model).get
+    point = find(name)
+    if point is None:
+        raise unknown("site", site, [str(s) for s in sites(model)])
+    return point
+
+
+def _is_bridge(model: nn.Module) -> bool:
+    return hasattr(model, "set_use_attn_result")
+
+
+def _at(
+    module: nn.Module, callback: Callback, *, prepend: bool = False
+) -> RemovableHandle:
+    return module.register_forward_hook(partial(_see, callback), prepend=prepend)
+
+
+def _see(
+    callback: Callback, _module: nn.Module, _inputs: Any, output: Tensor
+) -> Tensor | None:
+    return callback(output)
+
+
+def _at_logits(bridge: nn.Module, _site: Site, callback: Callback) -> Handle:
+    """A bridge has no hook point behind the soft cap: its output is the site."""
+    return _at(bridge, callback)
+
+
+def _at_middle(bridge: nn.Module, site: Site, callback: Callback) -> Handle:
+    """A bridge's hook point is on the branch into the norm; the other one follows."""
+    bypass = Bypass(callback)
+    into = _at(_point(bridge, site), bypass.into)
+    end = _point(bridge, Site("resid_post", site.layer))
+    # Before those who listen to the end of the block.
+    return Handles((into, _at(end, bypass.past, prepend=True)))
+
+
+def _at_value(bridge: nn.Module, site: Site, callback: Callback) -> Handle:
+    """Values of a wrapped model lie side by side; the bridge knows how to part them."""
+    point: Any = _point(bridge, site)
+    if point.hook_conversion is None:
+        return _at(point, callback)
+    return _at(point, partial(_see_converted, point.hook_conversion, callback))
+
+
+def _see_converted(conversion: Any, callback: Callback, flat: Tensor) -> Tensor | None:
+    edited = callback(conversion.convert(flat))
+    return None if edited is None else conversion.revert(edited)
+
+
+def _at_heads(bridge: nn.Module, site: Site, callback: Callback) -> Handle:
+    """A bridge works out each head's part only when told to."""
+    point = _point(bridge, site)
+    if not _parts_heads(bridge):
+        raise unknown("site", site, [str(s) for s in sites(bridge)])
+    return Handles((_at(point, callback), _HeadsApart(bridge)))
+
+
+def _parts_heads(bridge: nn.Module) -> bool:
+    """Whether a bridge can: those of TransformerLens' native models cannot."""
+    try:
+        _HeadsApart(bridge).remove()
+    except NotImplementedError:
+        return False
+    return True
+
+
+class _HeadsApart:
+    """Lets a bridge work out each head's part, until removed."""
+
+    def __init__(self, bridge: Any) -> None:
+        self.bridge = bridge
+        self.before = bool(bridge.cfg.use_attn_result)
+        bridge.set_use_attn_result(True)
+
+    def remove(self) -> None:
+        """Let the bridge be as it was."""
+        self.bridge.set_use_attn_result(self.before)
+
+
+_BRIDGE: dict[Kind, Callable[[nn.Module, Site, Callback], Handle]] = {
+    "logits": _at_logits,
+    "resid_mid": _at_middle,
+    "value": _at_value,
+    "head_out": _at_heads,
+}

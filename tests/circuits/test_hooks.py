@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from circuits import hooked
+from circuits.backends import hooked
 from circuits.hooks import Edit, Signal, intervene, measure, record
 from circuits.sites import KINDS, Site, hooked_name
 from tests.ground_truth import Decoder, GroundTruth, accuracy
@@ -313,7 +313,7 @@ def test_a_site_that_this_model_lacks_is_refused(copy_head: GroundTruth) -> None
 
 def test_a_model_without_hook_points_is_refused() -> None:
     with (
-        pytest.raises(BadInput, match="Linear has no TransformerLens hook points"),
+        pytest.raises(BadInput, match="Linear cannot be observed"),
         record(nn.Linear(2, 2), [Site("logits")]),
     ):
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from circuits import hooked
+from circuits.backends import hooked
 from circuits.sites import KINDS, Kind, Site, hooked_name
 from tests.ground_truth import Decoder
 from trained.errors import BadInput

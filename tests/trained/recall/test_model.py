@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from circuits.hooked import sites
+from circuits.backends.hooked import sites
 from circuits.hooks import intervene, record
 from circuits.sites import Site
 from trained.recall.model import (

@@ -1,0 +1,168 @@
+"""The backend for plain transformers models: torch hooks, SDPA left on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from einops import einsum, rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers.pytorch_utils import Conv1D
+
+from circuits.sites import KINDS, Kind, Site
+from trained.errors import BadInput, unknown
+
+from . import Callback, Handle
+from .families import Family, family_of
+from .hf_attention import open_attention
+from .tap import Bypass, Handles, Tap
+
+_TAPS: dict[tuple[nn.Module, Site], Tap] = {}
+"""What somebody listens to; an entry goes with its last callback."""
+
+
+def sites(model: nn.Module) -> list[Site]:
+    """Every site that the model has, in the order of kinds and layers."""
+    family = family_of(model)
+    kinds = [kind for kind in KINDS if kind != "logits"]
+    if family.parallel(model.config):
+        kinds.remove("resid_mid")
+    layers = range(len(_blocks(model)))
+    return [*(Site(kind, layer) for kind in kinds for layer in layers), Site("logits")]
+
+
+def attach(model: nn.Module, site: Site, callback: Callback) -> Handle:
+    """Call back with the activation at a site on every forward pass."""
+    if (model, site) not in _TAPS:
+        _TAPS[model, site] = _open(model, site)
+    return _TAPS[model, site].add(callback)
+
+
+def output_weights(
+    projection: nn.Module, n_heads: int
+) -> Float[Tensor, "head d_head d_model"]:
+    """W_O by head, from a linear layer whose input is all heads side by side."""
+    weight = projection.weight
+    assert isinstance(weight, Tensor)
+    inputs_first = weight if isinstance(projection, Conv1D) else weight.mT
+    return rearrange(inputs_first, "(head d) d_model -> head d d_model", head=n_heads)
+
+
+def _blocks(model: nn.Module) -> nn.ModuleList:
+    blocks = model.get_submodule(family_of(model).blocks)
+    assert isinstance(blocks, nn.ModuleList)
+    return blocks
+
+
+def _open(model: nn.Module, site: Site) -> Tap:
+    """A tap that the model feeds until its last callback goes."""
+    family, blocks, tap = family_of(model), _blocks(model), Tap()
+    missing = site.kind == "resid_mid" and family.parallel(model.config)
+    if missing or not 0 <= site.layer < len(blocks):
+        raise unknown("site", site, [str(s) for s in sites(model)])
+    if site.kind == "logits":
+        source: Handle = model.register_forward_hook(partial(_see_logits, tap))
+    else:
+        source = _OPENERS[site.kind](blocks[site.layer], family, tap)
+    tap.close = partial(_close, model, site, source)
+    return tap
+
+
+def _close(model: nn.Module, site: Site, source: Handle) -> None:
+    del _TAPS[model, site]
+    source.remove()
+
+
+def _at_input(module: nn.Module, tap: Tap) -> RemovableHandle:
+    return module.register_forward_pre_hook(partial(_see_input, tap))
+
+
+def _see_input(
+    see: Callback, _module: nn.Module, inputs: tuple[Any, ...]
+) -> tuple[Any, ...] | None:
+    edited = see(inputs[0])
+    return None if edited is None else (edited, *inputs[1:])
+
+
+def _at_output(module: nn.Module, tap: Tap) -> RemovableHandle:
+    return module.register_forward_hook(partial(_see_output, tap))
+
+
+def _see_output(see: Callback, _module: nn.Module, _inputs: Any, output: Any) -> Any:
+    """An attention module answers with a tuple, the rest with a tensor."""
+    if not isinstance(output, tuple):
+        return see(output)
+    edited = see(output[0])
+    return None if edited is None else (edited, *output[1:])
+
+
+def _at_middle(block: nn.Module, norm: nn.Module, tap: Tap) -> Handles:
+    """The residual between both halves of a block."""
+    bypass = Bypass(tap)
+    into = norm.register_forward_pre_hook(partial(_see_input, bypass.into))
+    # Before those who listen to the block's output.
+    past = block.register_forward_hook(partial(_see_output, bypass.past), prepend=True)
+    return Handles((into, past))
+
+
+def _at_heads(projection: nn.Module, n_heads: int, tap: Tap) -> RemovableHandle:
+    return projection.register_forward_hook(partial(_see_heads, tap, n_heads))
+
+
+def _see_heads(
+    tap: Tap, n_heads: int, projection: nn.Module, inputs: Any, _output: Any
+) -> Tensor | None:
+    """What each head adds; an edit replaces the projection's output by their sum."""
+    heads = rearrange(inputs[0], "b pos (head d) -> b pos head d", head=n_heads)
+    added = einsum(
+        heads,
+        output_weights(projection, n_heads),
+        "b pos head d, head d d_model -> b pos head d_model",
+    )
+    edited = tap(added)
+    if edited is None:
+        return None
+    total = edited.sum(2)
+    bias: Any = projection.bias
+    return total if bias is None else total + bias
+
+
+def _see_logits(tap: Tap, _module: nn.Module, _inputs: Any, output: Any) -> Any:
+    if not hasattr(output, "logits"):
+        raise BadInput("logits are seen only with return_dict=True")
+    edited = tap(output.logits)
+    return None if edited is None else replace(output, logits=edited)
+
+
+def _n_heads(block: nn.Module, family: Family) -> int:
+    config: Any = block.get_submodule(family.attention).config
+    return config.num_attention_heads
+
+
+_OPENERS: dict[Kind, Callable[[nn.Module, Family, Tap], Handle]] = {
+    "resid_pre": lambda block, _family, tap: _at_input(block, tap),
+    "resid_mid": lambda block, family, tap: _at_middle(
+        block, block.get_submodule(family.mlp_norm), tap
+    ),
+    "resid_post": lambda block, _family, tap: _at_output(block, tap),
+    "pattern": lambda block, family, tap: open_attention(
+        block.get_submodule(family.attention), "pattern", tap
+    ),
+    "value": lambda block, family, tap: open_attention(
+        block.get_submodule(family.attention), "value", tap
+    ),
+    "head_out": lambda block, family, tap: _at_heads(
+        block.get_submodule(family.output_projection), _n_heads(block, family), tap
+    ),
+    "attn_out": lambda block, family, tap: _at_output(
+        block.get_submodule(family.attention_added), tap
+    ),
+    "mlp_act": lambda block, family, tap: _at_input(
+        block.get_submodule(family.down_projection), tap
+    ),
+    "mlp_out": lambda block, family, tap: _at_output(
+        block.get_submodule(family.mlp_added), tap
+    ),
+}
