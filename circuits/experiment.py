@@ -31,7 +31,10 @@ from .request import Request
 from .studies import Study, find
 
 _ROOT = Path(__file__).resolve().parent.parent
-_LIBRARIES = ("torch", "transformer-lens", "numpy", "scikit-learn", "safetensors")
+_LIBRARIES = (
+    *("torch", "transformers", "transformer-lens", "numpy", "scikit-learn"),
+    "safetensors",
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def prepare(request: Request) -> Run:
         (json.dumps(manifest) + _source_hash(study.slug)).encode(), digest_size=4
     ).hexdigest()
     path = request.out / f"{study.slug}-{request.preset}-{digest}"
-    return Run.create(path, {**manifest, "environment": _environment()})
+    return Run.create(path, {**manifest, "environment": environment()})
 
 
 def train_run(
@@ -148,7 +151,8 @@ def _device(name: str) -> str:
     return name
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """The versions that results depend on."""
     versions = {name: version(name) for name in _LIBRARIES}
     return {
         "python": platform.python_version(),

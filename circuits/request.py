@@ -109,6 +109,16 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
+def check_json(path: Path | None) -> None:
+    """Refuse a file that cannot be written before the work is done, not after."""
+    if path is None:
+        return
+    folders = path.absolute().parents
+    nearest = next((folder for folder in folders if folder.exists()), path)
+    if path.is_dir() or not nearest.is_dir():
+        raise BadInput(f"--json {path}: a file cannot be written there")
+
+
 def guarded(work: Callable[[], int]) -> int:
     """The exit code of some work; bad input is one line and 2."""
     try:
