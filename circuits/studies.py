@@ -2,12 +2,15 @@
 
 A study lives in the same places for every paper: `trained/<slug>/config.py` (Config,
 PRESETS) and `arms.py` (arms), `circuits/<slug>/claims.py` (TITLE, claims),
-`evidence.py` (observe) and `figures.py` (FIGURES).
+`evidence.py` (observe) and `figures.py` (FIGURES). Its part on a pretrained language
+model, where it has one, is `circuits/<slug>/claims_pretrained.py` (CLAIMS) and
+`pretrained.py` (observe).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from trained.config import from_dict
@@ -16,7 +19,7 @@ from trained.preset import Preset
 
 from .claims import Claim
 
-STUDIES = ("recall", "analogy", "bridge")
+STUDIES = ("recall", "analogy", "bridge", "symbols", "lego")
 """The one line that a new study is added to."""
 
 
@@ -63,6 +66,21 @@ class Study:
     def figures(self) -> Mapping[str, Callable[..., Any]]:
         """Figure kinds and what draws each from a run (imports matplotlib)."""
         return dict(self._part("circuits", "figures").FIGURES)
+
+    @property
+    def has_pretrained(self) -> bool:
+        """Whether the study has a part on pretrained language models."""
+        return find_spec(f"circuits.{self.slug}.claims_pretrained") is not None
+
+    @property
+    def claims_pretrained(self) -> tuple[Claim, ...]:
+        """The claims about a pretrained language model."""
+        return tuple(self._part("circuits", "claims_pretrained").CLAIMS)
+
+    @property
+    def observe_pretrained(self) -> Callable[..., Any]:
+        """(model, random twin, seeds) -> claim id -> Observed (imports torch)."""
+        return self._part("circuits", "pretrained").observe
 
     def _part(self, package: str, module: str) -> Any:
         return import_module(f"{package}.{self.slug}.{module}")

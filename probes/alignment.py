@@ -89,6 +89,30 @@ def centred_paired_cosine(
     return paired_cosine(centred(source), centred(target))
 
 
+def sparsified(
+    activations: Float[Tensor, "*batch width"], share: float
+) -> Float[Tensor, "*batch width"]:
+    """Activations with all but the largest by absolute value set to 0.
+
+    Of the last axis round(share * width) stay, at least one; the measure of "Feature
+    Resemblance", Table 3, keeps a fifth. Fewer common parts are left to share, so that
+    cosines of what remains are nearer 0.
+
+    Args:
+        activations: Any activations.
+        share: How much stays, in (0, 1].
+
+    >>> sparsified(torch.tensor([3.0, -4.0, 1.0, 0.5]), 0.5).tolist()
+    [3.0, -4.0, 0.0, 0.0]
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share {share} must be in (0, 1]")
+    n_kept = max(1, round(share * activations.shape[-1]))
+    kept = activations.abs().topk(n_kept, -1).indices
+    values = activations.gather(-1, kept)
+    return torch.zeros_like(activations).scatter(-1, kept, values)
+
+
 def nearest_match_accuracy(
     source: Float[Tensor, "*batch pair d_model"],
     target: Float[Tensor, "*batch pair d_model"],

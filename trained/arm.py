@@ -42,7 +42,8 @@ class Stage:
     trainable: tuple[str, ...] = ("*",)
     """Globs of parameter names; the rest is frozen."""
     prepare: Callable[[dict[str, Tensor]], None] | None = None
-    """Changes the parameters (with a leading seed axis) in place before the stage."""
+    """Changes the parameters (with a leading seed axis) in place before the stage;
+    weights kept of its first step are those before the change."""
     perturb: float = 0.0
     """Radius of the ball from which the trainable parameters are displaced first."""
     stop_below: float | None = None

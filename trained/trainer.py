@@ -122,6 +122,8 @@ class Trainer:
             return
         self.active.fill_(True)
         if stage.prepare is not None:
+            # What is kept of this step is what the stage before has left.
+            self._keep_weights(self._first_step())
             with torch.no_grad():
                 stage.prepare(self.ensemble.parameters)
         if stage.perturb:
@@ -144,7 +146,7 @@ class Trainer:
                 tensor[index] += move_by.to(tensor.device)
 
     def _run(self, stage: Stage) -> None:
-        start = sum(s.steps for s in self.arm.stages[: self.stage_index])
+        start = self._first_step()
         once = None
         if stage.draw == "once":
             once = self._gather(lambda seed: stage.data(seed, 0))
@@ -265,9 +267,16 @@ class Trainer:
         """Each seed's data, drawn on the CPU for the same numbers on any device."""
         return move(stack([draw(seed) for seed in self.seeds]), self.engine.device)
 
-    def _save_when_due(self, step: int) -> None:
-        if step in self.arm.save_steps:
+    def _first_step(self) -> int:
+        """The current stage's first step, counted over all stages."""
+        return sum(s.steps for s in self.arm.stages[: self.stage_index])
+
+    def _keep_weights(self, step: int) -> None:
+        if step in self.arm.save_steps and not weights_file(self.folder, step).exists():
             self._save_weights(step)
+
+    def _save_when_due(self, step: int) -> None:
+        self._keep_weights(step)
         pause = self.engine.save_seconds * max(1.0, self._save_cost / CHEAP_SAVE)
         if time.monotonic() - self._last_save >= pause:
             self._save()

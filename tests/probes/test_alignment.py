@@ -17,6 +17,7 @@ from probes.alignment import (
     procrustes_distance,
     shifted_pair_cosine,
     shuffled_pair_null,
+    sparsified,
     subspace_overlap,
 )
 
@@ -252,3 +253,37 @@ def test_unrelated_states_stand_at_a_right_angle():
     assert polar_coordinates(cosines).mean().item() == pytest.approx(
         math.pi / 2, abs=0.02
     )
+
+
+def test_sparsified_by_hand():
+    states = torch.tensor([[3.0, -4.0, 1.0, 0.5], [0.0, 0.1, -0.2, 0.0]])
+    kept = torch.tensor([[0.0, -4.0, 0.0, 0.0], [0.0, 0.0, -0.2, 0.0]])
+    assert torch.equal(sparsified(states, 0.25), kept)
+    # A cosine of -0.6 becomes 0: the largest parts are different ones.
+    source, target = torch.tensor([[4.0, -3.0]]), torch.tensor([[0.0, 2.0]])
+    torch.testing.assert_close(paired_cosine(source, target), torch.tensor([-0.6]))
+    sparse = paired_cosine(sparsified(source, 0.5), sparsified(target, 0.5))
+    assert sparse.item() == 0
+
+
+@given(SEEDS, st.floats(0.01, 1))
+@quick
+def test_sparsified_keeps_a_share_and_is_idempotent(seed, share):
+    states = normal(seed, 3, 2, 20)
+    sparse = sparsified(states, share)
+    counts = (sparse != 0).sum(-1)
+    assert bool((counts == max(1, round(share * 20))).all())
+    assert torch.equal(sparsified(sparse, share), sparse)
+    assert torch.equal(sparsified(-2 * states, share), -2 * sparse)
+    assert torch.equal(sparsified(states, 1.0), states)
+
+
+def test_sparsified_states_that_are_unrelated_have_no_cosine():
+    source, target = (sparsified(normal(seed, 500, 64), 0.2) for seed in (0, 1))
+    assert abs(paired_cosine(source, target).mean()) < 0.02
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1])
+def test_a_share_outside_its_range_is_refused(share):
+    with pytest.raises(ValueError, match=f"share {share}"):
+        sparsified(torch.ones(2, 3), share)

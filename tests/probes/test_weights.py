@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from probes.weights import (
     diagonal_excess,
     diagonal_mass,
+    diagonal_score,
     effective_rank,
     nuclear_norm,
     numerical_rank,
@@ -87,3 +88,30 @@ def test_blocks_without_a_diagonal_are_refused():
             signal(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="at least 2 rows"):
         diagonal_excess(torch.ones(1, 1))
+
+
+def test_diagonal_score_by_hand():
+    assert diagonal_score(-3 * torch.eye(5)).item() == pytest.approx(-5)
+    # sqrt(2) * (1 + 2) / sqrt(1 + 4 + 4)
+    matrix = torch.tensor([[1.0, 2.0], [0.0, 2.0]])
+    assert diagonal_score(matrix).item() == pytest.approx(2**0.5)
+    assert diagonal_score(torch.zeros(3, 3)).item() == 0
+    with pytest.raises(ValueError, match="square block, got 2 x 3"):
+        diagonal_score(torch.zeros(2, 3))
+
+
+@given(SEEDS, st.integers(2, 6), st.floats(0.1, 5))
+@quick
+def test_diagonal_score_laws(seed, size, factor):
+    matrix = normal(seed, size, size)
+    score = diagonal_score(matrix)
+    assert abs(score.item()) <= size + 1e-9
+    torch.testing.assert_close(diagonal_score(factor * matrix), score)
+    rotation = torch.linalg.qr(normal(seed + 1, size, size)).Q
+    torch.testing.assert_close(diagonal_score(rotation @ matrix @ rotation.mT), score)
+
+
+def test_random_matrices_score_like_a_standard_normal():
+    scores = diagonal_score(normal(0, 2000, 16, 16))
+    assert scores.mean().item() == pytest.approx(0, abs=0.1)
+    assert scores.std().item() == pytest.approx(1, abs=0.1)

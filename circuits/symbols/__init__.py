@@ -1,0 +1,1 @@
+"""What the symbols paper claims, and how it is measured."""

@@ -1,0 +1,28 @@
+"""Train the lego study's models, then probe them.
+
+    python -m scripts.lego --preset quick --seeds 3 --set groups=C7,S4
+
+The same verdicts as `reasonscope confirm lego`, as library calls to start from.
+"""
+
+from circuits.experiment import confirm_run, prepare, train_run
+from circuits.lego.figures import FIGURES
+from circuits.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
+from circuits.tables import console, print_verdicts
+from probes.figures import save
+
+
+def main() -> int:
+    """Train, measure, judge, draw; the exit code says whether all was confirmed."""
+    request = script_request("lego")
+    run = prepare(request)
+    train_run(run, jobs=request.jobs)
+    confirmation = confirm_run(run)
+    print_verdicts(console(), str(run.path), confirmation.verdicts)
+    for kind in ("length", "attention"):
+        print(save(FIGURES[kind](run), run.path / "figures" / f"{kind}.png"))
+    return CONFIRMED if confirmation.passed else NOT_CONFIRMED
+
+
+if __name__ == "__main__":
+    raise SystemExit(guarded(main))

@@ -1,0 +1,122 @@
+"""Arms have what their claims need, share what they should, and learn."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from trained.lego import arms as module
+from trained.lego import standard_arm as standard_module
+from trained.lego.action import action
+from trained.lego.arms import (
+    BASE,
+    MASKS,
+    arms,
+    group_arm,
+    jump_length,
+    round_name,
+    saved_step,
+    self_arm,
+    trains_itself,
+)
+from trained.lego.branches import Branches
+from trained.lego.config import PRESETS, Config
+from trained.lego.losses import Weighted
+from trained.lego.sentences import table_of
+from trained.lego.standard_arm import standard_arm
+from trained.store import Run
+from trained.trainer import Engine
+from trained.training import restore, train
+
+TINY = Config(
+    groups=("C3", "S3"),
+    n_variables=24,
+    lengths=(5, 10, 20),
+    d_mlp=32,
+    budgets=(20, 60),
+    steps=60,
+    n_sentences=10,
+    self_lengths=(10,),
+    self_steps=5,
+    theory_groups=(),
+)
+
+
+@pytest.mark.parametrize("config", [TINY, *(p.config for p in PRESETS.values())])
+def test_names_are_unique(config: Config) -> None:
+    names = [arm.name for arm in arms(config)]
+    assert len(set(names)) == len(names)
+
+
+def test_which_group_trains_itself() -> None:
+    assert not trains_itself(TINY, "C3")
+    assert trains_itself(TINY, "S3")
+    assert trains_itself(replace(TINY, groups=("C3",)), "C3")
+    assert not trains_itself(replace(TINY, self_lengths=()), "S3")
+    assert jump_length(TINY) == 20
+    assert jump_length(replace(TINY, n_variables=21, lengths=(5,))) == 20
+    assert jump_length(replace(TINY, self_lengths=(15,))) is None
+
+
+def test_both_arms_of_a_group_have_the_same_ffn() -> None:
+    one, other = group_arm(TINY, "S3"), self_arm(TINY, "S3")
+    first, second = one.build(3).state_dict(), other.build(3).state_dict()
+    shared = [name for name in first if name.startswith("model.")]
+    assert shared
+    assert all(torch.equal(first[name], second[name]) for name in shared)
+    assert torch.equal(
+        one.stages[0].data(3, 7).actions, other.stages[0].data(3, 7).actions
+    )
+
+
+def test_rounds_see_as_many_queries_as_the_first_length() -> None:
+    stages = {stage.name: stage for stage in self_arm(TINY, "S3").stages}
+    base, longer = stages[BASE].data(0, 0), stages[round_name(10)].data(0, 0)
+    assert base.actions.numel() == longer.actions.numel() == 128 * 5
+
+
+def test_masks_choose_equally_many_steps_that_fit() -> None:
+    config = replace(TINY, masked_steps=3)
+    arm = group_arm(config, "S3")
+    stages = {stage.name: stage for stage in arm.stages}
+    drawn = {mask: stages[mask].data(0, 0) for mask in MASKS}
+    table = table_of(action("S3"))
+    counts = set()
+    for mask, data in drawn.items():
+        assert isinstance(data, Weighted)
+        counts.add(int(data.weight.sum()))
+        found = data.sentences.distractors(table).any(-1)
+        chosen = found[data.weight.bool()]
+        if mask != "any":
+            assert (chosen == (mask == "with")).all()
+    assert len(counts) == 1
+
+
+def test_the_tiny_study_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WARM_STEPS", 400)
+    run = Run.create(tmp_path, {"study": "lego", "config": {}, "seeds": [0]})
+    arm = group_arm(TINY, "C3")
+    train(run, [arm], engine=Engine())
+    seen = run.metrics(arm.name)
+    assert seen["value_loss"][0, -1] < 0.1
+    assert seen["predicate"][0, -1] + seen["answer"][0, -1] > 0.9
+    early, late = (restore(run, arm, 0, step=saved_step(budget)) for budget in (20, 60))
+    assert isinstance(early, Branches)
+    assert isinstance(late, Branches)
+    excess = [
+        float(model.single("main").tables.Q43.diagonal(dim1=1, dim2=2).mean())
+        for model in (early, late)
+    ]
+    assert 0 < excess[0] < excess[1]
+
+
+def test_the_papers_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standard_module, "N_SENTENCES", 300)
+    arm = standard_arm(replace(TINY, standard_epochs=300), "C3", "norm")
+    assert arm.name == "C3-standard-norm"
+    stage = arm.stages[0]
+    assert stage.optimiser.lr == 1e-4
+    assert stage.steps == 300 * 3
+    model = arm.build(0)
+    assert stage.loss(model, stage.data(0, 0)) > 1

@@ -1,0 +1,68 @@
+"""Impossible requests are refused in one line; groups decide what is compared."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trained.config import as_dict, from_dict, override
+from trained.errors import BadInput
+from trained.lego.config import PRESETS, QUICK, Config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("lengths=5,170", "length 170: a chain of 170 variables is at most 169 long"),
+        ("n_variables=100", "length 160: a chain of 100 variables is at most 99"),
+        ("train_length=1", "at least 2"),
+        ("lengths=", "lengths is empty"),
+        ("lengths=10,5", "must be rising"),
+        ("groups=Q8", "unknown group action"),
+        ("groups=table:0.1.2/1.2.0", "not a group action"),
+        ("groups=C6,C6", "one twice"),
+        ("groups=A1", "acts on one value only"),
+        ("groups=", "groups is empty"),
+        ("extra_groups=C6", "already among groups"),
+        ("self_lengths=5,10", "above train_length"),
+        ("steps=123", "choose one of budgets"),
+        ("budgets=", "budgets is empty"),
+        ("lr=0", "must be positive"),
+        ("n_heads=0", "at least 1"),
+        ("d_mlp=0", "at least 1"),
+        ("masked_steps=-1", "at least 0"),
+        ("standard=plain,plain", "one twice"),
+        ("standard=huge", "unknown value for standard"),
+        ("theory_length=90", "theory_length=90: choose 10 to 89"),
+        ("theory_rounds=5", "its test at length 128 needs"),
+        ("theory_value_steps=3", "at least 40"),
+        ("theory_groups=generators:1.0.2", "leads from any value to any"),
+    ],
+)
+def test_impossible_requests(change: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as refused:
+        override(QUICK, [change])
+    assert "\n" not in str(refused.value)
+
+
+def test_the_first_of_each_kind_is_compared() -> None:
+    assert (QUICK.simple, QUICK.symmetric) == ("C6", "S5")
+    several = override(QUICK, ["groups=S4,C7,S3reg"])
+    assert (several.simple, several.symmetric) == ("C7", "S4")
+    alone = override(QUICK, ["groups=C7"])
+    assert (alone.simple, alone.symmetric) == ("C7", None)
+
+
+def test_a_stored_configuration_needs_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "c3.json"
+    file.write_text(json.dumps([[0, 1, 2], [1, 2, 0], [2, 0, 1]]))
+    config = override(QUICK, [f"groups=file:{file}"])
+    file.unlink()
+    assert from_dict(Config, as_dict(config)) == config
+    assert config.simple == "table:0.1.2/1.2.0/2.0.1"
+
+
+def test_presets_are_possible_and_named() -> None:
+    assert set(PRESETS) == {"quick", "paper", "zoo"}
+    assert PRESETS["paper"].config.standard_epochs == 300
+    assert PRESETS["paper"].config.lengths[-1] == 160

@@ -1,0 +1,90 @@
+import pytest
+import torch
+
+from trained.errors import BadInput
+from trained.seeding import generator
+from trained.symbols.sampler import (
+    SPLITS,
+    Alphabet,
+    alphabet,
+    assert_unseen,
+    sample,
+)
+from trained.symbols.tasks import task
+from trained.symbols.template import match, substitute
+
+
+def drawn(name, split="train", n=50, count=40):
+    tokens = alphabet(task(name), n)
+    return tokens, sample(tokens, split, count, generator=generator(0, name, split))
+
+
+def test_ids_of_the_worked_example():
+    tokens = alphabet(task("same_different"), 4)
+    assert tokens.ids["train"] == range(4)
+    assert tokens.ids["validation"] == range(4, 104)
+    assert tokens.ids["test"] == range(104, 204)
+    assert tokens.cls == 204
+    assert tokens.d_vocab == 205
+
+
+@pytest.mark.parametrize("name", ["same_different", "figure2", "raven", "random-5"])
+def test_strings_match_the_template_they_name(name):
+    tokens, strings = drawn(name)
+    regular = tokens.task.regular
+    for row, index in zip(strings.tokens.tolist(), strings.templates, strict=True):
+        words = [
+            regular[token] if token < len(regular) else str(token) for token in row
+        ]
+        template = tokens.task.templates[int(index)]
+        # Symbols are written <id>, so that no token looks like a regular one.
+        text = [word if word in regular else f"<{word}>" for word in words[:-1]]
+        assert match(text, template)
+        assert row[-1] == tokens.cls
+
+
+def test_symbolic_targets_are_the_value_of_the_label():
+    tokens, strings = drawn("recall")
+    for row, target, index in zip(*(leaf.tolist() for leaf in strings), strict=True):
+        template = tokens.task.templates[index]
+        values = dict(zip(template.symbols, map(str, row), strict=False))
+        label = str(tokens.task.labels[index])
+        assert str(target) == values[label]
+        assert substitute(template, values) == tuple(map(str, row[:-1]))
+
+
+def test_real_targets_are_the_label():
+    _, strings = drawn("same_different")
+    same = strings.tokens[:, 0] == strings.tokens[:, 1]
+    assert torch.equal(same, strings.targets > 0)
+    assert strings.targets.is_floating_point()
+
+
+def test_splits_share_no_symbol_and_a_leak_is_noticed():
+    tokens = alphabet(task("figure1"), 30)
+    splits = [
+        sample(tokens, split, 100, generator=generator(1, split)) for split in SPLITS
+    ]
+    assert_unseen(tokens, splits)
+    with pytest.raises(AssertionError, match="are in two splits"):
+        assert_unseen(tokens, [splits[0], splits[0]])
+
+
+def test_a_training_set_of_n_has_n_symbols():
+    assert len(alphabet(task("same_different"), 64).ids["train"]) == 64
+    # Fewer strings than wildcards: as many symbols as a string needs.
+    assert len(alphabet(task("recall"), 2).ids["train"]) == 4
+
+
+def test_symbols_are_drawn_uniformly_without_replacement():
+    tokens = Alphabet(task("recall"), 4)
+    strings = sample(tokens, "train", 4000, generator=generator(2))
+    symbols = strings.tokens[:, :4]
+    assert torch.equal(symbols.sort(1).values, torch.arange(4).expand(4000, 4))
+    shares = torch.stack([(symbols[:, 0] == i).float().mean() for i in range(4)])
+    assert bool(((shares - 0.25).abs() < 0.04).all())
+
+
+def test_an_alphabet_that_is_too_small_is_refused():
+    with pytest.raises(BadInput, match="alphabet of 3 symbols: task recall needs 4"):
+        Alphabet(task("recall"), 3)

@@ -1,0 +1,1 @@
+"""Chain-of-thought state tracking: does short training solve long chains?"""

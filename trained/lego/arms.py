@@ -1,0 +1,256 @@
+"""What the lego study trains: for every group one FFN and the attentions on top of it.
+
+The FFN is learned first, at length 1 with uniform attention; then it is frozen and only
+the key-query tables are trained. Everything a branch is compared with shares its FFN.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from trained.arm import Arm, Data, Draw, Quantity, Stage
+from trained.optimiser import Optimiser, adam
+from trained.seeding import generator
+
+from .action import Action, action
+from .branches import UNIFORM, Branch, Branches
+from .config import Config
+from .folded import FoldedModel
+from .losses import (
+    Weighted,
+    next_clause_loss,
+    self_labelled_loss,
+    watch,
+    weighted_loss,
+)
+from .sentences import Vocabulary, draw_sentences, table_of
+from .standard_arm import standard_arm
+from .theory_arms import theory_arms
+
+WARM_STEPS, WARM_RATE, WARM_BATCH, WARM_LOSS = 1500, 0.005, 512, 0.012
+"""The FFN: at most so many steps, until the loss of a batch is below the last."""
+BATCH = 128
+"""Sentences of a step at the training length; longer ones have as many queries."""
+BASE_STEPS, BASE_LOSS = 1000, 1.3 * WARM_LOSS
+"""Self-training starts once a batch's loss is within 30 % of the FFN's own, which is
+what perfect attention would leave; at the latest after so many steps."""
+POSITION_STEPS = 200
+RECORD_EVERY, N_RECORD = 50, 64
+
+MAIN, POSITION, BASE, LONGER, JUMP = "main", "position", "base", "longer", "jump"
+"""Branches: the trajectory whose budgets are compared; a control that attends by
+position; where self-training starts; equally many more steps at the first length; one
+round at once to twice the last length."""
+SAME = "same"
+"""Rounds on own labels that stay at the first length."""
+CORRUPT = "corrupt"
+"""A first round whose labels come from uniform attention."""
+MASKS = ("without", "with", "any")
+"""Branches trained only on steps without a distractor, with one, on as many of any."""
+
+
+def round_name(length: int) -> str:
+    """The branch of a self-training round."""
+    return f"self{length}"
+
+
+def jump_length(config: Config) -> int | None:
+    """Twice the last round's length, if there are enough variables."""
+    if not config.self_lengths:
+        return None
+    length = 2 * config.self_lengths[-1]
+    return length if length < config.n_variables else None
+
+
+def trains_itself(config: Config, group: str) -> bool:
+    """Whether self-training starts from this group."""
+    chosen = config.symmetric or config.groups[0]
+    return bool(config.self_lengths) and group == chosen
+
+
+def arms(config: Config) -> tuple[Arm, ...]:
+    """What the study trains; the dearest first, so that processes end together."""
+    groups = sorted(config.groups, key=lambda g: -action(g).n_actions)
+    found = [self_arm(config, g) for g in groups if trains_itself(config, g)]
+    found += [group_arm(config, g) for g in (*groups, *config.extra_groups)]
+    standard = [standard_arm(config, g, v) for g in groups for v in config.standard]
+    return (*standard, *found, *theory_arms(config))
+
+
+def group_arm(config: Config, group: str) -> Arm:
+    """One group's FFN, its attention at several budgets, and its controls."""
+    plan = _Plan(config, action(group))
+    plan.add(MAIN, config.budgets[-1])
+    if group in config.groups:
+        position = Branch(POSITION, by_position=config.train_length)
+        plan.add(POSITION, POSITION_STEPS, position)
+        for mask in MASKS if config.masked_steps else ():
+            plan.add_masked(mask)
+    saved = tuple(saved_step(budget) for budget in config.budgets)
+    return replace(plan.arm(action(group).slug, MAIN), save_steps=saved)
+
+
+def self_arm(config: Config, group: str) -> Arm:
+    """One group's FFN and an attention that trains itself, with its controls."""
+    plan = _Plan(config, action(group))
+    plan.add(BASE, BASE_STEPS, stop_below=BASE_LOSS)
+    line: tuple[str, ...] = (BASE,)
+    for length in config.self_lengths:
+        plan.add_round(Branch(round_name(length), line), length, line[-1])
+        line = (*line, round_name(length))
+    extra = config.self_steps * len(config.self_lengths)
+    plan.add(LONGER, extra, Branch(LONGER, (BASE,)))
+    plan.add_round(Branch(SAME, (BASE,)), config.train_length, BASE, extra)
+    plan.add_round(Branch(CORRUPT, (BASE,)), config.self_lengths[0], UNIFORM)
+    jump = jump_length(config)
+    if jump is not None:
+        plan.add_round(Branch(JUMP, (BASE,)), jump, BASE)
+    return plan.arm(self_name(group), BASE)
+
+
+def self_name(group: str) -> str:
+    """The arm that trains itself."""
+    return f"{action(group).slug}-self"
+
+
+def saved_step(budget: int) -> int:
+    """The step of an arm at which the main branch has been trained for a budget."""
+    return WARM_STEPS + budget
+
+
+def vocabulary_of(config: Config, group: str) -> Vocabulary:
+    """The tokens of a group's sentences."""
+    return Vocabulary.of(action(group), config.n_variables)
+
+
+class _Plan:
+    """Collects the branches of an arm and the stages that train them."""
+
+    def __init__(self, config: Config, act: Action) -> None:
+        self.config, self.action = config, act
+        self.table = table_of(act)
+        self.branches: list[Branch] = []
+        self.stages: list[Stage] = [self._warm_up()]
+
+    def arm(self, name: str, watched: str) -> Arm:
+        """The arm, its metrics measured on one of the branches."""
+        config = self.config
+        branches = tuple(self.branches)
+        vocabulary = Vocabulary.of(self.action, config.n_variables)
+
+        def build(seed: int) -> Branches:
+            source = generator(seed, "lego", "initial", self.action.slug)
+            model = FoldedModel(
+                vocabulary,
+                n_heads=config.n_heads,
+                d_mlp=config.d_mlp,
+                generator=source,
+            )
+            return Branches(model, branches)
+
+        return Arm(
+            name=name,
+            build=build,
+            stages=tuple(self.stages),
+            measure=partial(watch, branch=watched),
+            held_out=lambda seed: self._sentences(
+                N_RECORD, config.train_length, seed, "record"
+            ),
+            record_every=RECORD_EVERY,
+        )
+
+    def add(
+        self,
+        name: str,
+        steps: int,
+        branch: Branch | None = None,
+        stop_below: float | None = None,
+    ) -> None:
+        """A branch trained at the first length on true answers."""
+        branch = branch or Branch(name)
+        # All that start from nothing see the same sentences; what goes on sees others.
+        path = name if branch.parents else "attention"
+        stage = self._stage(
+            name,
+            steps,
+            partial(next_clause_loss, branch=name),
+            lambda seed, step: self._sentences(
+                BATCH, self.config.train_length, seed, path, step
+            ),
+        )
+        self._append(branch, replace(stage, stop_below=stop_below))
+
+    def add_masked(self, mask: str) -> None:
+        """A branch that learns from some of the steps only."""
+        loss = partial(weighted_loss, branch=mask)
+        data = partial(self._weighted, mask)
+        stage = self._stage(mask, self.config.masked_steps, loss, data)
+        self._append(Branch(mask), stage)
+
+    def add_round(
+        self, branch: Branch, length: int, annotator: str, steps: int | None = None
+    ) -> None:
+        """A branch trained on sentences that the annotator labels."""
+        name = branch.name
+        count = max(1, BATCH * self.config.train_length // length)
+        stage = self._stage(
+            name,
+            steps or self.config.self_steps,
+            partial(self_labelled_loss, branch=name, annotator=annotator),
+            lambda seed, step: self._sentences(count, length, seed, name, step),
+        )
+        self._append(branch, stage)
+
+    def _append(self, branch: Branch, stage: Stage) -> None:
+        self.branches.append(branch)
+        self.stages.append(stage)
+
+    def _stage(
+        self,
+        name: str,
+        steps: int,
+        loss: Quantity,
+        data: Draw,
+    ) -> Stage:
+        return Stage(
+            name=name,
+            steps=steps,
+            optimiser=Optimiser("adam", self.config.lr, betas=(0.9, 0.99)),
+            loss=loss,
+            data=data,
+            draw="each step",
+            trainable=(f"key_query.{name}.*",),
+        )
+
+    def _warm_up(self) -> Stage:
+        return Stage(
+            name="ffn",
+            steps=WARM_STEPS,
+            optimiser=adam(WARM_RATE),
+            loss=partial(next_clause_loss, branch=UNIFORM),
+            data=lambda seed, step: self._sentences(WARM_BATCH, 1, seed, "ffn", step),
+            draw="each step",
+            trainable=("model.*W_*", "model.*b_*"),
+            stop_below=WARM_LOSS,
+        )
+
+    def _sentences(self, count: int, length: int, seed: int, *path: str | int) -> Data:
+        source = generator(seed, "lego", self.action.slug, length, *path)
+        n = self.config.n_variables
+        return draw_sentences(
+            self.table, count, length, n_variables=n, generator=source
+        )
+
+    def _weighted(self, mask: str, seed: int, step: int) -> Weighted:
+        """Equally many steps for every mask, drawn from those that fit it."""
+        length = self.config.train_length
+        sentences = self._sentences(BATCH, length, seed, "attention", step)
+        found = sentences.distractors(self.table).any(-1)
+        fits = {"without": ~found, "with": found}.get(mask, torch.ones_like(found))
+        source = generator(seed, "lego", "mask", mask, step)
+        noise = torch.rand(fits.shape, generator=source) * fits
+        free = (1 - self.action.distractor_rate) ** (length - 1)
+        count = int(0.8 * min(free, 1 - free) * fits.numel())
+        bar = noise.flatten().topk(count).values[-1]
+        return Weighted(sentences, (noise >= bar).float())

@@ -1,0 +1,1 @@
+"""Template tasks on unseen symbols: tasks, models and training of the symbols study."""

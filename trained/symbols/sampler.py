@@ -1,0 +1,143 @@
+"""Strings of a task in three splits whose symbols are disjoint by construction.
+
+Token ids: regular tokens, then the train, validation and test alphabets, then CLS,
+which ends every string. The train alphabet is as large as the training set, so few
+symbols repeat. Worked example, same/different, n=4, 100 held-out symbols: train ids
+0-3, validation 4-103, test 104-203, CLS 204; trained on (2, 2, 204) -> 1 and
+(0, 3, 204) -> -1, tested on (117, 117, 204) -> 1. Section 2 of "When can transformers
+reason with abstract symbols?"
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from trained.config import require
+
+from .tasks import Task
+from .template import Template, is_wildcard
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+
+class Strings(NamedTuple):
+    """Strings that end with CLS, and what is to be said there."""
+
+    tokens: Int[Tensor, "*seed batch pos"]
+    targets: Float[Tensor, "*seed batch"] | Int[Tensor, "*seed batch"]
+    """A number (real-label tasks) or the token to name (symbolic-label tasks)."""
+    templates: Int[Tensor, "*seed batch"]
+    """Which template each string was made from."""
+
+    def rows(self, chosen: Tensor) -> "Strings":
+        """Some of the strings, by index or mask."""
+        return Strings(*(leaf[chosen] for leaf in self))
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """Which token ids stand for what."""
+
+    task: Task
+    n_train: int
+    """Symbols of the train split."""
+    n_held_out: int = 100
+    """Symbols of the validation split, and of the test split."""
+
+    def __post_init__(self) -> None:
+        least = self.task.n_wildcards
+        for size in (self.n_train, self.n_held_out):
+            require(
+                size >= least,
+                f"alphabet of {size} symbols: task {self.task.name} needs {least}",
+            )
+
+    @property
+    def ids(self) -> dict[Split, range]:
+        """The token ids of every split's symbols."""
+        sizes = (self.n_train, self.n_held_out, self.n_held_out)
+        ends = [len(self.task.regular)]
+        for size in sizes:
+            ends.append(ends[-1] + size)
+        ranges = [range(low, high) for low, high in pairwise(ends)]
+        return dict(zip(SPLITS, ranges, strict=True))
+
+    @property
+    def cls(self) -> int:
+        """The token that ends every string; never an answer."""
+        return self.ids["test"].stop
+
+    @property
+    def d_vocab(self) -> int:
+        """Number of tokens, CLS included."""
+        return self.cls + 1
+
+
+def alphabet(task: Task, n: int, *, n_held_out: int = 100) -> Alphabet:
+    """The alphabets for n training strings: n symbols, or as many as are needed."""
+    return Alphabet(task, max(n, task.n_wildcards), n_held_out)
+
+
+def sample(
+    alphabet: Alphabet, split: Split, count: int, *, generator: Generator
+) -> Strings:
+    """Strings of one split: a uniform template, then symbols without replacement."""
+    task, symbols = alphabet.task, alphabet.ids[split]
+    chosen = torch.randint(len(task.templates), (count,), generator=generator)
+    drawn = _without_replacement(count, task.n_wildcards, len(symbols), generator)
+    regular = torch.arange(len(task.regular)).expand(count, -1)
+    pool = torch.cat([drawn + symbols.start, regular], dim=1)
+    strings = pool.gather(1, _columns(task)[chosen])
+    tokens = torch.cat([strings, torch.full((count, 1), alphabet.cls)], dim=1)
+    if task.kind == "real":
+        return Strings(tokens, torch.tensor(task.values)[chosen], chosen)
+    answers = pool.gather(1, _answer_columns(task)[chosen, None])[:, 0]
+    return Strings(tokens, answers, chosen)
+
+
+def assert_unseen(alphabet: Alphabet, splits: Iterable[Strings]) -> None:
+    """No symbol occurs in two of the splits; regular tokens and CLS may."""
+    shared = {*range(len(alphabet.task.regular)), alphabet.cls}
+    seen: set[int] = set()
+    for strings in splits:
+        symbols = set(strings.tokens.flatten().tolist()) - shared
+        assert not seen & symbols, f"symbols {seen & symbols} are in two splits"
+        seen |= symbols
+
+
+def _column(task: Task, template: Template, symbol: str) -> int:
+    """Where a symbol's token is, in a row of drawn symbols, then regular tokens."""
+    if is_wildcard(symbol):
+        return template.wildcards.index(symbol)
+    return task.n_wildcards + task.regular.index(symbol)
+
+
+def _columns(task: Task) -> Int[Tensor, "template pos"]:
+    return torch.tensor(
+        [[_column(task, t, symbol) for symbol in t.symbols] for t in task.templates]
+    )
+
+
+def _answer_columns(task: Task) -> Int[Tensor, " template"]:
+    pairs = zip(task.templates, task.labels, strict=True)
+    return torch.tensor([_column(task, t, str(label)) for t, label in pairs])
+
+
+def _without_replacement(
+    count: int, size: int, total: int, generator: Generator
+) -> Int[Tensor, "row wildcard"]:
+    """Rows of distinct numbers below `total`, uniform among such rows."""
+    drawn = torch.randint(total, (count, size), generator=generator)
+    while True:
+        ordered = drawn.sort(dim=1).values
+        repeats = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+        if not repeats.any():
+            return drawn
+        shape = (int(repeats.sum()), size)
+        drawn[repeats] = torch.randint(total, shape, generator=generator)
