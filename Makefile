@@ -21,8 +21,8 @@ demo: setup
 	$(BIN)/reasonscope confirm --preset quick --out runs/demo --figures
 
 test: lint
-	$(BIN)/pytest
-	$(BIN)/pytest --nbmake --nbmake-timeout=120 scripts/notebooks
+	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --nbmake --nbmake-timeout=120 scripts/notebooks
 
 lint: setup
 	$(BIN)/ruff format --check .

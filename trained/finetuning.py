@@ -3,11 +3,12 @@
 A curriculum says which lists of facts are trained on and in which order. All lists
 are measured throughout: one that was trained on earlier shows what is retained, one
 that never is shows what generalises. Runs are stored, resumed and restored as those of
-the small models are, except that only the trained parameters are kept.
+the small models are, except that only the trained parameters are kept. Where only the
+last layers are trained, what the others make of the facts is computed once.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .arm import Arm, Stage
+from .arm import Arm, Data, Quantity, Stage
+from .ensemble import leaves
 from .errors import BadInput, unknown
 from .facts import Fact, FactBatch, answer_loss, answer_scores, encode
 from .finetuning_config import FineTuning
 from .optimiser import Optimiser
+from .resumed_facts import ResumedBatch, block_list, resumed_loss, run_frozen
 
 Lists = Mapping[str, Sequence[Fact]]
 """Facts by the name of their list."""
@@ -65,17 +68,19 @@ def fine_tuning(
     """
     _require_lists(curriculum, lists)
     batches = {name: encode(tokenizer, facts) for name, facts in lists.items()}
-    trainable = (
-        ("*",) if config.last_layers is None else last_blocks(model, config.last_layers)
-    )
+
+    def build(_seed: int) -> nn.Module:
+        return copy.deepcopy(model).float().eval()
+
+    base = build(0)
     stages = tuple(
-        _stage(index, encode(tokenizer, _joined(lists, phase)), trainable, config)
+        _stage(index, base, encode(tokenizer, _joined(lists, phase)), config)
         for index, phase in enumerate(curriculum.phases)
     )
     ends = [sum(stage.steps for stage in stages[: i + 1]) for i in range(len(stages))]
     return Arm(
         name=curriculum.name,
-        build=lambda _seed: copy.deepcopy(model).float().eval(),
+        build=build,
         stages=stages,
         measure=_measure,
         held_out=lambda _seed: batches,
@@ -92,44 +97,37 @@ def last_blocks(model: nn.Module, n_blocks: int) -> tuple[str, ...]:
     n_layers: int = config.num_hidden_layers
     if not 1 <= n_blocks <= n_layers:
         raise unknown("number of last layers", n_blocks, f"1 to {n_layers}")
-    found = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == n_layers
-    ]
-    if len(found) != 1:
-        raise BadInput(
-            f"{type(model).__name__} has {len(found)} lists of {n_layers} blocks, not "
-            "one; leave last_layers out"
-        )
-    return tuple(f"{found[0]}.{i}.*" for i in range(n_layers - n_blocks, n_layers))
+    name, _ = block_list(model)
+    return tuple(f"{name}.{i}.*" for i in range(n_layers - n_blocks, n_layers))
 
 
-def _stage(
-    index: int, facts: FactBatch, trainable: tuple[str, ...], config: FineTuning
-) -> Stage:
+def _stage(index: int, model: nn.Module, facts: FactBatch, config: FineTuning) -> Stage:
     per_epoch = -(-len(facts.tokens) // config.batch_size)
+    loss: Quantity = answer_loss
+    data: FactBatch | ResumedBatch = facts
+    trainable: tuple[str, ...] = ("*",)
+    if config.last_layers is not None:
+        trainable = last_blocks(model, config.last_layers)
+        n_frozen = len(block_list(model)[1]) - config.last_layers
+        loss = partial(resumed_loss, n_frozen=n_frozen)
+        data = run_frozen(model, facts, n_frozen)
+    if config.autocast != "none":
+        loss = partial(_loss_in, getattr(torch, config.autocast), loss)
     return Stage(
         name=f"phase-{index}",
         steps=config.epochs * per_epoch,
         optimiser=Optimiser("adamw", config.lr, config.weight_decay),
-        loss=_loss(config.autocast),
-        data=lambda _seed, _step: facts,
+        loss=loss,
+        data=lambda _seed, _step: data,
         batch_size=config.batch_size,
         trainable=trainable,
         clip=config.clip,
     )
 
 
-def _loss(autocast: str) -> Callable[[Any, FactBatch], Tensor]:
-    if autocast == "none":
-        return answer_loss
-    return partial(_loss_in, getattr(torch, autocast))
-
-
-def _loss_in(dtype: torch.dtype, model: Any, facts: FactBatch) -> Tensor:
-    with torch.autocast(facts.tokens.device.type, dtype):
-        return answer_loss(model, facts)
+def _loss_in(dtype: torch.dtype, loss: Quantity, model: Any, data: Data) -> Tensor:
+    with torch.autocast(leaves(data)[0].device.type, dtype):
+        return loss(model, data)
 
 
 def _measure(model: Any, lists: Mapping[str, FactBatch]) -> dict[str, Tensor]:

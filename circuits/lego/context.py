@@ -52,7 +52,8 @@ class Context:
 
     def models(self, group: str, budget: int | None = None) -> list[Specimen]:
         """A group's models after a budget of steps (default: the main one)."""
-        step = saved_step(self.config.steps if budget is None else budget)
+        budget = self.config.steps if budget is None else budget
+        step = saved_step(self.config, budget)
         return self._branch(group, action(group).slug, MAIN, step)
 
     def controls(self, group: str, branch: str) -> list[Specimen]:

@@ -28,11 +28,11 @@ from .sentences import Vocabulary, draw_sentences, table_of
 from .standard_arm import standard_arm
 from .theory_arms import theory_arms
 
-WARM_STEPS, WARM_RATE, WARM_BATCH, WARM_LOSS = 1500, 0.005, 512, 0.012
-"""The FFN: at most so many steps, until the loss of a batch is below the last."""
+FFN_RATE, FFN_BATCH, FFN_LOSS = 0.005, 512, 0.012
+"""The FFN is trained until the loss of a batch is below the last."""
 BATCH = 128
 """Sentences of a step at the training length; longer ones have as many queries."""
-BASE_STEPS, BASE_LOSS = 1000, 1.3 * WARM_LOSS
+BASE_STEPS, BASE_LOSS = 1000, 1.3 * FFN_LOSS
 """Self-training starts once a batch's loss is within 30 % of the FFN's own, which is
 what perfect attention would leave; at the latest after so many steps."""
 POSITION_STEPS = 200
@@ -87,7 +87,7 @@ def group_arm(config: Config, group: str) -> Arm:
         plan.add(POSITION, POSITION_STEPS, position)
         for mask in MASKS if config.masked_steps else ():
             plan.add_masked(mask)
-    saved = tuple(saved_step(budget) for budget in config.budgets)
+    saved = tuple(saved_step(config, budget) for budget in config.budgets)
     return replace(plan.arm(action(group).slug, MAIN), save_steps=saved)
 
 
@@ -114,9 +114,9 @@ def self_name(group: str) -> str:
     return f"{action(group).slug}-self"
 
 
-def saved_step(budget: int) -> int:
+def saved_step(config: Config, budget: int) -> int:
     """The step of an arm at which the main branch has been trained for a budget."""
-    return WARM_STEPS + budget
+    return config.ffn_steps + budget
 
 
 def vocabulary_of(config: Config, group: str) -> Vocabulary:
@@ -226,13 +226,13 @@ class _Plan:
     def _warm_up(self) -> Stage:
         return Stage(
             name="ffn",
-            steps=WARM_STEPS,
-            optimiser=adam(WARM_RATE),
+            steps=self.config.ffn_steps,
+            optimiser=adam(FFN_RATE),
             loss=partial(next_clause_loss, branch=UNIFORM),
-            data=lambda seed, step: self._sentences(WARM_BATCH, 1, seed, "ffn", step),
+            data=lambda seed, step: self._sentences(FFN_BATCH, 1, seed, "ffn", step),
             draw="each step",
             trainable=("model.*W_*", "model.*b_*"),
-            stop_below=WARM_LOSS,
+            stop_below=FFN_LOSS,
         )
 
     def _sentences(self, count: int, length: int, seed: int, *path: str | int) -> Data:

@@ -32,6 +32,8 @@ class Config:
     """Attention heads."""
     d_mlp: int = 256
     """Hidden width of the FFN."""
+    ffn_steps: int = 1500
+    """Most steps of the FFN, which stops once it has learned all pairs (g, y)."""
     budgets: tuple[int, ...] = (100, 200, 400, 600)
     """Steps of the attention at which it is kept and compared."""
     steps: int = 600
@@ -114,8 +116,8 @@ class Config:
             f"steps={self.steps}: choose one of budgets={self.budgets}",
         )
         require(self.lr > 0, f"lr={self.lr}: must be positive")
-        counts = ("n_heads", "d_mlp", "n_sentences", "self_steps", "standard_epochs")
-        for name in counts:
+        counts = ("n_heads", "d_mlp", "ffn_steps", "n_sentences", "self_steps")
+        for name in (*counts, "standard_epochs"):
             value = getattr(self, name)
             require(value >= 1, f"{name}={value}: at least 1")
         require(self.masked_steps >= 0, f"masked_steps={self.masked_steps}: at least 0")

@@ -150,7 +150,7 @@ def training(run: Run) -> Figure:
     context = Context(run)
     config = context.config
     stored = [run.metrics(action(group).slug) for group in config.groups]
-    steps = stored[0]["step"] - saved_step(0)
+    steps = stored[0]["step"] - saved_step(config, 0)
     kept = (steps >= 0) & (steps <= config.budgets[-1])
     panels: dict[str, Callable[[Mapping[str, Tensor]], Tensor]] = {
         "misplaced attention eps": lambda m: 1 - m["predicate"] - m["answer"],

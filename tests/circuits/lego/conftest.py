@@ -1,7 +1,5 @@
 """The whole study at a tiny size, trained once; and a model whose circuit is known."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from circuits.lego.specimen import Specimen
@@ -22,6 +20,7 @@ TINY = Config(
     train_length=3,
     lengths=(3, 6, 20),
     d_mlp=24,
+    ffn_steps=100,
     budgets=(5, 40),
     steps=40,
     n_sentences=8,
@@ -40,14 +39,13 @@ def config() -> Config:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = tmp_path_factory.mktemp("lego")
     manifest = {"study": "lego", "config": as_dict(TINY), "seeds": [0, 1]}
     made = Run.create(path, manifest)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "WARM_STEPS", 100)
-        patch.setattr(module, "WARM_RATE", 0.02)
-        patch.setattr(module, "WARM_BATCH", 64)
+        patch.setattr(module, "FFN_RATE", 0.02)
+        patch.setattr(module, "FFN_BATCH", 64)
         patch.setattr(module, "BATCH", 32)
         patch.setattr(module, "POSITION_STEPS", 20)
         patch.setattr(module, "BASE_STEPS", 20)
@@ -55,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         patch.setattr(standard_module, "N_SENTENCES", 64)
         chosen = [arm for arm in arms(TINY) if "theory" not in arm.name]
         train(made, chosen, engine=Engine())
-        yield made
+    return made
 
 
 @pytest.fixture

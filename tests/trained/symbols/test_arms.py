@@ -109,8 +109,8 @@ def test_training_records_what_selection_needs(new_run):
     chosen = [a for a in arms(TINY) if a.name.startswith("copy-copy-n8-d8-l1-b")]
     train(run, chosen, engine=Engine())
     metrics = run.metrics(chosen[0].name)
-    assert {"validation", "test", "test_error", "test_error_restricted"} <= set(metrics)
-    assert metrics["test"].shape == (len(run.seeds), len(metrics["step"]))
+    assert {"validation", "test_error", "test_error_restricted"} <= set(metrics)
+    assert metrics["validation"].shape == (len(run.seeds), len(metrics["step"]))
 
 
 def test_a_split_never_sees_anothers_symbols():
