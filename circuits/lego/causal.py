@@ -82,6 +82,8 @@ class Edited:
     query: Int[Tensor, " sentence"]
     answer: Int[Tensor, " sentence"]
     """The right value after the change."""
+    changed: Bool[Tensor, " sentence"]
+    """Where there was anything to change: no action moves a fixed value."""
 
 
 def _contents(
@@ -111,11 +113,13 @@ def changed_action(context: Context, specimen: Specimen, shift: int = 0) -> Edit
     value, right = clean.values[row, query], clean.values[row, query + 1]
     images = specimen.table[:, value].T
     fits = images != right[:, None]
+    changed = fits.any(1)
+    fits = fits | ~changed[:, None]
     new = torch.multinomial(fits.double(), 1, generator=source)[:, 0]
     actions = clean.actions.clone()
     actions[row, (query + shift) % clean.length] = new
     answer = right if shift else specimen.table[new, value]
-    return Edited(clean._replace(actions=actions), query, answer)
+    return Edited(clean._replace(actions=actions), query, answer, changed)
 
 
 def changed_value(context: Context, specimen: Specimen, shift: int = 0) -> Edited:
@@ -136,14 +140,16 @@ def changed_value(context: Context, specimen: Specimen, shift: int = 0) -> Edite
     answer = clean.values[row, query + 1]
     if not shift:
         answer = specimen.table[clean.actions[row, query], values[row, query]]
-    return Edited(clean._replace(values=values), query, answer)
+    everywhere = torch.ones_like(query, dtype=torch.bool)
+    return Edited(clean._replace(values=values), query, answer, everywhere)
 
 
 def followed(specimen: Specimen, edited: Edited) -> float:
     """Share of queries whose predicted value is the right one after the change."""
     value = predictions(specimen, edited.sentences).value.argmax(-1)
     chosen = value.gather(1, edited.query[:, None])[:, 0]
-    return float((chosen == edited.answer).double().mean())
+    right = (chosen == edited.answer)[edited.changed]
+    return float(right.double().mean())
 
 
 def moved_by_another_action(context: Context, specimen: Specimen) -> float:

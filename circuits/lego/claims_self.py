@@ -50,8 +50,8 @@ def _reach(config: Config, name: str, steps: str) -> Iterator[Claim]:
     possible = jump < config.n_variables
     yield Claim(
         "lego.self.labels",
-        f"{name}: the chains that a round learns from were labelled right (share, worst"
-        " round, every seed).",
+        f"{name}: a round's annotator labels new chains of its length right (share,"
+        " worst round, every seed).",
         "Section 5",
         "behaviour",
         ">= 0.99",
@@ -61,7 +61,7 @@ def _reach(config: Config, name: str, steps: str) -> Iterator[Claim]:
     if possible:
         yield Claim(
             "lego.self.jump",
-            f"{name}: one round at length {jump} at once does not solve {farthest}.",
+            f"{name}: as many steps at length {jump} at once do not solve {farthest}.",
             "ours",
             "behaviour",
             "<= 0.1",

@@ -8,7 +8,7 @@ say is changed, never the two targets.
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from circuits.claims import Observed
@@ -54,7 +54,14 @@ def distracted(context: Context, specimen: Specimen, fill: Fill) -> float:
     clean = context.long(specimen)
     actions = filled(specimen, clean, fill)
     value = predictions(specimen, clean._replace(actions=actions)).value[:, -1]
-    return float((value.argmax(-1) == clean.values[:, -1]).double().mean())
+    right = value.argmax(-1) == clean.values[:, -1]
+    return float(right[movable(specimen, clean)].double().mean())
+
+
+def movable(specimen: Specimen, sentences: Sentences) -> Bool[Tensor, " sentence"]:
+    """Where some action leads from the last value but one to a wrong value."""
+    images = specimen.table[:, sentences.values[:, -2]].T
+    return (images != sentences.values[:, -1:]).any(1)
 
 
 def filled(
@@ -69,6 +76,8 @@ def filled(
         wanted = ~wanted
     if fill == "one wrong":
         wanted = images == _reachable(images, right, source)[:, None]
+    # A value that no action moves has no such actions; it is left out afterwards.
+    wanted = wanted | ~wanted.any(1, keepdim=True)
     count = sentences.length - 1
     drawn = torch.multinomial(wanted.double(), count, True, generator=source)
     return torch.cat([drawn, sentences.actions[:, -1:]], dim=1)
@@ -80,7 +89,8 @@ def _reachable(
     source: torch.Generator,
 ) -> Int[Tensor, " sentence"]:
     """For every sentence a wrong value that some action leads to."""
-    wrong = (images != right[:, None]).double()
+    wrong = images != right[:, None]
+    wrong = (wrong | ~wrong.any(1, keepdim=True)).double()
     chosen = torch.multinomial(wrong, 1, generator=source)
     return images.gather(1, chosen)[:, 0]
 

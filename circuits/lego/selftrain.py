@@ -102,10 +102,14 @@ def reach(context: Context) -> list[float]:
 
 @torch.no_grad()
 def label_accuracy(specimen: Specimen, length: int) -> float:
-    """Share of chains that a model, asked to label them, answers right throughout."""
+    """Share of new chains that a model, asked to label them, answers right throughout.
+
+    Right: every variable and every value, as both are learned from.
+    """
     sentences = specimen.sentences(length, LABELLED)
     labelled = rollout(specimen.model, sentences, specimen.model.vocabulary)
     right = (labelled.values == sentences.values).all(1)
+    right &= (labelled.variables == sentences.variables).all(1)
     return float(right.double().mean())
 
 

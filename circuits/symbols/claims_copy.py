@@ -157,7 +157,7 @@ def _diagonals(config: Config) -> Iterator[Claim]:
         "Figure 7",
         "signal",
         "> 0",
-        Control("z before training", "in [-3, 3]"),
+        Control("before training", "in [-3, 3]"),
         every_seed=True,
     )
     yield joint

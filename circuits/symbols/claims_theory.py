@@ -76,7 +76,7 @@ def _matrix(name: str) -> Iterator[Claim]:
         "Section 4.3",
         "theory",
         "> 1",
-        Control("a constant matrix in the place of X X^T", "<= 1"),
+        Control("a constant in the place of X X^T (exact: N is constant)", "<= 1"),
     )
     yield conditioning
     yield replace(

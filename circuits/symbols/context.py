@@ -61,16 +61,19 @@ class Context:
         """The learning rate with the lowest validation loss."""
 
         def validation(lr: float) -> float:
-            found = self.run.metrics(arm_name(setting, lr))["validation"]
+            found = self.run.metrics(arm_name(setting, lr))["validation"][:, 1:]
             return float(found.min(dim=1).values.mean())
 
         return min(rates(self.config, setting), key=validation)
 
     def scores(self, setting: Setting, metric: str = "test") -> list[float]:
-        """A metric of every seed at its best validation step."""
+        """A metric of every seed at its best validation step.
+
+        The first record is left out: it is the model before training.
+        """
         found = self.run.metrics(arm_name(setting, self.rate(setting)))
-        best = found["validation"].argmin(dim=1, keepdim=True)
-        return [float(value) for value in found[metric].gather(1, best)]
+        best = found["validation"][:, 1:].argmin(dim=1, keepdim=True)
+        return [float(value) for value in found[metric][:, 1:].gather(1, best)]
 
     def last_scores(self, setting: Setting, metric: str = "test") -> list[float]:
         """A metric of every seed after the last step."""

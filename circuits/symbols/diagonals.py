@@ -36,7 +36,10 @@ def observe(context: Context) -> dict[str, Observed]:
         for name, score in (("", joint_score), (".heads", mean_head_score)):
             found[f"symbols.diagonal.ov{name}"] = Observed.of(
                 differences(context.each(many, score), context.each(few, score)),
-                [score(specimen) for specimen in context.untrained(many)],
+                differences(
+                    [score(specimen) for specimen in context.untrained(many)],
+                    [score(specimen) for specimen in context.untrained(few)],
+                ),
             )
     return found
 

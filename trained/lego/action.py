@@ -82,6 +82,19 @@ class Action:
         return self.is_transitive and self.n_actions == self.n_values
 
     @property
+    def guess(self) -> float:
+        """Accuracy of the best guess of g(y) from y alone: 1 / n_values if transitive.
+
+        >>> action("S5").guess, action("generators:1.0.2").guess
+        (0.2, 0.6666666666666666)
+        """
+        best = [
+            max(Counter(column).values()) / self.n_actions
+            for column in zip(*self.table, strict=True)
+        ]
+        return sum(best) / len(best)
+
+    @property
     def distractor_rate(self) -> float:
         """Chance that a random action sends a random value where another one did.
 

@@ -99,13 +99,13 @@ def self_arm(config: Config, group: str) -> Arm:
     for length in config.self_lengths:
         plan.add_round(Branch(round_name(length), line), length, line[-1])
         line = (*line, round_name(length))
-    extra = config.self_steps * len(config.self_lengths)
-    plan.add(LONGER, extra, Branch(LONGER, (BASE,)))
-    plan.add_round(Branch(SAME, (BASE,)), config.train_length, BASE, extra)
+    rounds = len(config.self_lengths)
+    plan.add_longer(Branch(LONGER, (BASE,)), rounds)
+    plan.add_round(Branch(SAME, (BASE,)), config.train_length, BASE, rounds)
     plan.add_round(Branch(CORRUPT, (BASE,)), config.self_lengths[0], UNIFORM)
     jump = jump_length(config)
     if jump is not None:
-        plan.add_round(Branch(JUMP, (BASE,)), jump, BASE)
+        plan.add_round(Branch(JUMP, (BASE,)), jump, BASE, rounds)
     return plan.arm(self_name(group), BASE)
 
 
@@ -168,10 +168,17 @@ class _Plan:
         stop_below: float | None = None,
     ) -> None:
         """A branch trained at the first length on true answers."""
-        branch = branch or Branch(name)
-        # All that start from nothing see the same sentences; what goes on sees others.
-        path = name if branch.parents else "attention"
-        stage = self._stage(
+        # All that start from nothing see the same sentences.
+        stage = self._true(name, steps, "attention")
+        self._append(branch or Branch(name), replace(stage, stop_below=stop_below))
+
+    def add_longer(self, branch: Branch, rounds: int) -> None:
+        """A branch that goes on at the first length, for as long as some rounds."""
+        stage = self._true(branch.name, self.config.self_steps, branch.name)
+        self._append(branch, *_restarted(stage, rounds))
+
+    def _true(self, name: str, steps: int, path: str) -> Stage:
+        return self._stage(
             name,
             steps,
             partial(next_clause_loss, branch=name),
@@ -179,7 +186,6 @@ class _Plan:
                 BATCH, self.config.train_length, seed, path, step
             ),
         )
-        self._append(branch, replace(stage, stop_below=stop_below))
 
     def add_masked(self, mask: str) -> None:
         """A branch that learns from some of the steps only."""
@@ -189,22 +195,29 @@ class _Plan:
         self._append(Branch(mask), stage)
 
     def add_round(
-        self, branch: Branch, length: int, annotator: str, steps: int | None = None
+        self, branch: Branch, length: int, annotator: str, rounds: int = 1
     ) -> None:
-        """A branch trained on sentences that the annotator labels."""
+        """A branch trained on sentences that the annotator labels.
+
+        Args:
+            branch: what is trained.
+            length: of the sentences.
+            annotator: the branch that labels them.
+            rounds: the optimiser starts afresh so often, as it does in every round.
+        """
         name = branch.name
         count = max(1, BATCH * self.config.train_length // length)
         stage = self._stage(
             name,
-            steps or self.config.self_steps,
+            self.config.self_steps,
             partial(self_labelled_loss, branch=name, annotator=annotator),
             lambda seed, step: self._sentences(count, length, seed, name, step),
         )
-        self._append(branch, stage)
+        self._append(branch, *_restarted(stage, rounds))
 
-    def _append(self, branch: Branch, stage: Stage) -> None:
+    def _append(self, branch: Branch, *stages: Stage) -> None:
         self.branches.append(branch)
-        self.stages.append(stage)
+        self.stages.extend(stages)
 
     def _stage(
         self,
@@ -252,5 +265,24 @@ class _Plan:
         noise = torch.rand(fits.shape, generator=source) * fits
         free = (1 - self.action.distractor_rate) ** (length - 1)
         count = int(0.8 * min(free, 1 - free) * fits.numel())
+        count = max(1, min(count, int(fits.sum())))
         bar = noise.flatten().topk(count).values[-1]
-        return Weighted(sentences, (noise >= bar).float())
+        return Weighted(sentences, ((noise >= bar) & fits).float())
+
+
+def _restarted(stage: Stage, times: int) -> list[Stage]:
+    """A stage several times over, on new sentences, the optimiser fresh each time.
+
+    Adam's first steps after a restart are large, so what is compared with several
+    rounds of self-training must restart as often.
+    """
+
+    def part(index: int) -> Stage:
+        first = index * stage.steps
+        return replace(
+            stage,
+            name=f"{stage.name}-{index}",
+            data=lambda seed, step: stage.data(seed, first + step),
+        )
+
+    return [stage] if times == 1 else [part(index) for index in range(times)]

@@ -76,7 +76,7 @@ class Config:
             object.__setattr__(self, name, texts)
             require(len(set(texts)) == len(texts), f"{name}={texts}: one twice")
             for text in texts:
-                require(action(text).n_values >= 2, f"{text}: acts on one value only")
+                require(len(set(action(text).table)) > 1, f"{text}: moves no value")
         require(bool(self.groups), "groups is empty")
         both = sorted({*self.groups} & {*self.extra_groups})
         require(not both, f"extra_groups={both}: already among groups")
@@ -98,11 +98,10 @@ class Config:
             )
         for length in (self.train_length, *self.lengths, *self.self_lengths):
             require(
-                1 <= length < n,
-                f"length {length}: a chain of {n} variables is at most {n - 1} long;"
-                " raise n_variables",
+                2 <= length < n,
+                f"length {length}: choose 2 to {n - 1}, as a chain of length L has"
+                " L + 1 variables; or raise n_variables",
             )
-        require(self.train_length >= 2, f"train_length={self.train_length}: at least 2")
         require(
             all(length > self.train_length for length in self.self_lengths),
             f"self_lengths={self.self_lengths}: above train_length={self.train_length}",

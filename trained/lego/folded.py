@@ -17,6 +17,7 @@ import torch
 from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
+from torch.nn import functional as F
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
@@ -24,6 +25,7 @@ from .sentences import Vocabulary
 
 Tokens = Int[Tensor, "batch clause 5"]
 Pattern = Float[Tensor, "batch head query key"]
+Values = Float[Tensor, "batch key head d_mlp"]
 
 VALUE_STD = 0.2
 
@@ -121,11 +123,13 @@ class FoldedAttention(nn.Module):
         self.hook_v, self.hook_result = HookPoint(), HookPoint()
 
     def forward(
-        self, tokens: Tokens, at: Places, key_query: nn.Module
+        self, tokens: Tokens, at: Places, key_query: nn.Module, values: Values | None
     ) -> Float[Tensor, "batch query d_mlp"]:
         """What the heads bring to every neuron."""
         pattern = self.pattern(tokens, at, key_query)
-        values = self.hook_v(self._values(tokens, at.n_predicates))
+        if values is None:
+            values = self.values(tokens, at.n_predicates)
+        values = self.hook_v(values)
         # Per-head results are formed only for a listener: one product over keys and
         # heads is faster. A hook on them therefore always fires.
         if self.hook_result._forward_hooks or self.hook_result._backward_hooks:
@@ -139,15 +143,19 @@ class FoldedAttention(nn.Module):
         scores = key_query(tokens, at).masked_fill(~at.visible, -torch.inf)
         return self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
 
-    def _values(
-        self, tokens: Tokens, n_predicates: int
-    ) -> Float[Tensor, "batch key head d_mlp"]:
+    def values(self, tokens: Tokens, n_predicates: int) -> Values:
+        """What every clause would bring to every neuron, head by head."""
         predicates, answers = tokens[:, :n_predicates], tokens[:, n_predicates:]
         action = predicates[..., 1] - self.vocabulary.first_action
         value = answers[..., 4] - self.vocabulary.first_value
-        first, third = self.W_V1[predicates[..., 0]], self.W_V3[predicates[..., 2]]
-        fourth, fifth = self.W_V4[answers[..., 3]], self.W_V5[value]
-        return torch.cat([first + self.W_V2[action] + third, fourth + fifth], 1)
+        first = _rows(self.W_V1, predicates[..., 0])
+        third = _rows(self.W_V3, predicates[..., 2])
+        brought = first + _rows(self.W_V2, action) + third
+        answered = _rows(self.W_V4, answers[..., 3]) + _rows(self.W_V5, value)
+        whole = torch.cat([brought, answered], 1)
+        return rearrange(
+            whole, "batch key (head d) -> batch key head d", head=self.W_V1.shape[1]
+        )
 
 
 class FoldedMLP(nn.Module):
@@ -183,10 +191,10 @@ class FoldedBlock(nn.Module):
         self.hook_attn_out = HookPoint()
 
     def forward(
-        self, tokens: Tokens, at: Places, key_query: nn.Module
+        self, tokens: Tokens, at: Places, key_query: nn.Module, values: Values | None
     ) -> Float[Tensor, "batch query output"]:
         """Logits of all variables, then of all values."""
-        return self.mlp(self.hook_attn_out(self.attn(tokens, at, key_query)))
+        return self.mlp(self.hook_attn_out(self.attn(tokens, at, key_query, values)))
 
 
 class FoldedModel(HookedRootModule):
@@ -211,6 +219,7 @@ class FoldedModel(HookedRootModule):
         n_predicates: int | None = None,
         queries: slice = slice(None),
         key_query: nn.Module | None = None,
+        values: Values | None = None,
     ) -> Prediction:
         """Predict the clause after every querying answer.
 
@@ -219,10 +228,11 @@ class FoldedModel(HookedRootModule):
             n_predicates: how many clauses are predicates; None: half of them.
             queries: which of the answers ask; all by default.
             key_query: scores to use in place of the model's own.
+            values: the clauses' values, if they are known already.
         """
         at = places(tokens, n_predicates, queries)
         own = self.block.attn.key_query
-        logits = self.hook_logits(self.block(tokens, at, key_query or own))
+        logits = self.hook_logits(self.block(tokens, at, key_query or own, values))
         n = self.vocabulary.n_variables
         return Prediction(logits[..., :n], logits[..., n:])
 
@@ -245,6 +255,13 @@ class FoldedModel(HookedRootModule):
         tables = self.block.attn.key_query
         assert isinstance(tables, ByVariable), "this model does not attend by variable"
         return tables
+
+
+def _rows(
+    table: Float[Tensor, "row head d"], index: Int[Tensor, "batch clause"]
+) -> Float[Tensor, "batch clause head_d"]:
+    """Rows of a table; an embedding is several times faster than indexing."""
+    return F.embedding(index, table.flatten(1))
 
 
 def _normal(shape: tuple[int, ...], std: float, generator: Generator) -> nn.Parameter:

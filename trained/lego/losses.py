@@ -31,8 +31,8 @@ def self_labelled_loss(
 ) -> Float[Tensor, ""]:
     """The same on answers that another branch wrote: no true label is used."""
     with torch.no_grad():
-        reader = model.reader(annotator)
-        labelled = rollout(reader, sentences, model.model.vocabulary)
+        reader, values = model.reader(annotator), model.model.block.attn.values
+        labelled = rollout(reader, sentences, model.model.vocabulary, values=values)
     return next_clause_loss(model, labelled, branch=branch)
 
 

@@ -70,9 +70,10 @@ def standard_arm(config: Config, group: str, variant: Standard) -> Arm:
 
 def _sizes(config: Config, variant: Standard) -> StandardConfig:
     """Twice as many positions as the longest chain has steps, where there are any."""
+    longest = max(config.lengths[-1], config.train_length)
     return StandardConfig(
         n_heads=config.n_heads,
         residual="added" if variant in ("residual", "norm") else "none",
         norm="layer" if variant == "norm" else "none",
-        n_positions=2 * config.lengths[-1] if variant == "positions" else 0,
+        n_positions=2 * longest if variant == "positions" else 0,
     )

@@ -3,6 +3,7 @@
 Settings that differ in the scalars only share their strings and initial weights.
 """
 
+from dataclasses import replace
 from functools import cache, partial
 
 from torch import nn
@@ -90,6 +91,10 @@ def model_of(config: Config, setting: Setting, seed: int) -> nn.Module:
         d_mlp=0 if setting.role == "copy" else MLP_RATIO * setting.d_model,
     )
     model = transformer(shape, scale=setting.head_only or 1.0, generator=source)
+    if setting.identity == "orthogonal":
+        # Drawing the matrix moves the generator on; the weights are vanilla's.
+        vanilla = model_of(config, replace(setting, identity="none"), seed)
+        model.load_state_dict(vanilla.state_dict(), strict=False)
     if setting.start == "mimetic":
         start_near_identity(model, generator=source)
     return model

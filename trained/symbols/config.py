@@ -94,12 +94,21 @@ class Config:
         require(self.multiplier > 0, f"multiplier={self.multiplier}: must be positive")
 
     def _check_tasks(self) -> None:
+        given = (self.task, *self.other_tasks)
+        require(len(set(given)) == len(given), f"tasks {given}: one twice")
         for name in (self.task, *self.other_tasks):
             kind = task(name).kind
             require(kind == "real", f"task '{name}': its labels must be numbers")
         recall = task(self.recall_task)
         symbolic = recall.kind == "symbolic"
         require(symbolic, f"recall_task '{recall.name}': its labels must be symbols")
+        told = zip(recall.templates, recall.labels, strict=True)
+        shown = all(label in template.symbols for template, label in told)
+        require(shown, f"recall_task '{recall.name}': every label in its template")
+        require(
+            "mimetic" not in self.variants or self.d_head <= self.d_model,
+            f"d_head={self.d_head}: at most d_model={self.d_model} for mimetic",
+        )
         for name in (self.task, *self.other_tasks, self.recall_task):
             need = task(name).n_wildcards
             require(

@@ -130,3 +130,16 @@ def test_the_tolerated_dose_of_the_wired_model(bare: Context, weak: Specimen) ->
 def test_heads(bare: Context, perfect: Specimen) -> None:
     assert causal.least_without_a_head(bare, perfect) < 0.75
     assert causal.without_all_heads(bare, perfect) < 0.6
+
+
+def test_a_value_that_no_action_moves_is_left_out(bare: Context) -> None:
+    fixed = Specimen("generators:1.0.2", 0, wired("generators:1.0.2"), N_VARIABLES)
+    edited = causal.changed_action(bare, fixed)
+    values = bare.short(fixed).values.gather(1, edited.query[:, None])[:, 0]
+    assert torch.equal(edited.changed, values != 2)
+    assert causal.followed(fixed, edited) == 1
+    assert torch.equal(
+        distraction.movable(fixed, bare.long(fixed)),
+        bare.long(fixed).values[:, -2] != 2,
+    )
+    assert distraction.distracted(bare, fixed, "one wrong") == 1

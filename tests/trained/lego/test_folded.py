@@ -117,6 +117,14 @@ def test_a_rollout_is_right_exactly_where_every_step_is() -> None:
     assert 0 < right.double().mean() < 1
 
 
+def test_values_kept_from_step_to_step_change_nothing() -> None:
+    model, batch = wired(score=3.2), sentences(10, 30, seed=5)
+    plain = rollout(model, batch, SIZES)
+    kept = rollout(model, batch, SIZES, values=model.block.attn.values)
+    assert torch.equal(plain.values, kept.values)
+    assert torch.equal(plain.variables, kept.variables)
+
+
 def test_a_rollout_sees_nothing_of_the_true_answers() -> None:
     model, batch = random_model(), sentences(5, 10)
     # The predicates are made from the variables, so only the values can be hidden.
