@@ -5,6 +5,7 @@ since they sharpen attention as well.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from circuits.claims import Claim, Control
 from trained.lego.action import action
@@ -59,14 +60,21 @@ def _reach(config: Config, name: str, steps: str) -> Iterator[Claim]:
         every_seed=True,
     )
     if possible:
-        yield Claim(
+        at_once = Claim(
             "lego.self.jump",
-            f"{name}: as many steps at length {jump} at once do not solve {farthest}.",
+            f"{name}: one round at length {jump} at once does not solve {farthest}.",
             "ours",
             "behaviour",
             "<= 0.1",
             Control("in rounds", ">= 0.95"),
             gated=config.self_lengths[-1] < farthest <= 4 * config.self_lengths[-1],
+        )
+        yield at_once
+        yield replace(
+            at_once,
+            id="lego.self.jump.steps",
+            statement=f"{name}: nor do as many steps there as all rounds have.",
+            gated=False,
         )
 
 

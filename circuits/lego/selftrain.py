@@ -13,6 +13,7 @@ from trained.lego.arms import (
     BASE,
     CORRUPT,
     JUMP,
+    JUMP_ON,
     LONGER,
     SAME,
     jump_length,
@@ -129,13 +130,14 @@ def _labels(
         blind = [label_accuracy(uniform(s), config.self_lengths[0]) for s in base]
         return {"lego.self.labels": Observed.of(worst, blind)}
     jumped = [label_accuracy(s, jump) for s in base]
-    return {
-        "lego.self.labels": Observed.of(worst, jumped),
-        "lego.self.jump": Observed.of(
-            each(context.self_trained(JUMP), lambda s: farthest(context, s)),
-            each(last, lambda s: farthest(context, s)),
-        ),
-    }
+    rounds = each(last, lambda s: farthest(context, s))
+    found = {"lego.self.labels": Observed.of(worst, jumped)}
+    for branch, claim in ((JUMP, "jump"), (JUMP_ON, "jump.steps")):
+        specimens = context.self_trained(branch)
+        found[f"lego.self.{claim}"] = Observed.of(
+            each(specimens, lambda s: farthest(context, s)), rounds
+        )
+    return found
 
 
 def _tables(

@@ -38,7 +38,8 @@ what perfect attention would leave; at the latest after so many steps."""
 POSITION_STEPS = 200
 RECORD_EVERY, N_RECORD = 50, 64
 
-MAIN, POSITION, BASE, LONGER, JUMP = "main", "position", "base", "longer", "jump"
+MAIN, POSITION, BASE, LONGER = "main", "position", "base", "longer"
+JUMP, JUMP_ON = "jump", "jump-on"
 """Branches: the trajectory whose budgets are compared; a control that attends by
 position; where self-training starts; equally many more steps at the first length; one
 round at once to twice the last length."""
@@ -105,7 +106,8 @@ def self_arm(config: Config, group: str) -> Arm:
     plan.add_round(Branch(CORRUPT, (BASE,)), config.self_lengths[0], UNIFORM)
     jump = jump_length(config)
     if jump is not None:
-        plan.add_round(Branch(JUMP, (BASE,)), jump, BASE, rounds)
+        plan.add_round(Branch(JUMP, (BASE,)), jump, BASE)
+        plan.add_round(Branch(JUMP_ON, (BASE, JUMP)), jump, BASE, rounds - 1)
     return plan.arm(self_name(group), BASE)
 
 
