@@ -52,9 +52,9 @@ def efficiency(run: Run) -> Figure:
     ax.set_xticks(config.n, [str(n) for n in config.n])
     ax.set_xlabel("training strings n (and training symbols)", fontsize=11)
     ax.set_ylabel("test MSE on unseen symbols", fontsize=11)
-    ax.set_ylim(0, None)
+    ax.set_ylim(0, 1.25 * ax.get_ylim()[1])
     ax.set_title(f"data efficiency, {config.task}", fontsize=12)
-    ax.legend(fontsize=9, frameon=False, loc="upper right", bbox_to_anchor=(1, 0.92))
+    ax.legend(fontsize=9, frameon=False, loc="upper center", ncols=2)
     return figure
 
 
