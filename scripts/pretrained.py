@@ -51,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         objects = [confirmation.as_dict() for confirmation in confirmations]
         if options.json:
             write_json(options.json, objects[0] if len(objects) == 1 else objects)
-        if options.out:
-            write_json(options.out / f"{study.slug}-pretrained.json", objects[-1])
+        write_json(options.out / f"{study.slug}-pretrained.json", objects[-1])
     return CONFIRMED if all(c.passed for c in confirmations) else NOT_CONFIRMED
 
 
@@ -68,7 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", default="hf", help="hf (default) or nnsight")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="write each study's verdicts there"
+        "--out",
+        type=Path,
+        default=Path("runs") / "pretrained",
+        metavar="DIR",
+        help="where each study's verdicts are written (default: runs/pretrained)",
     )
     return parser
 
