@@ -54,7 +54,9 @@ def run_frozen(model: nn.Module, facts: FactBatch, n_frozen: int) -> ResumedBatc
     device = next(model.parameters()).device
     hook = block_list(model)[1][n_frozen].register_forward_pre_hook(keep)
     try:
-        for tokens, mask, _ in zip(*(torch.split(t, CHUNK) for t in facts), strict=True):
+        for tokens, mask, _ in zip(
+            *(torch.split(t, CHUNK) for t in facts), strict=True
+        ):
             _logits(model, tokens.to(device), mask.to(device))
     finally:
         hook.remove()
