@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from trained import zoo
 from trained.config import as_dict, override
 from trained.errors import BadInput
 from trained.store import Run, write_json
@@ -121,7 +122,9 @@ def confirm_run(run: Run, *, started: float | None = None) -> Confirmation:
         verdicts = judge(study.claims(config), study.observe(run))
     seconds = time.perf_counter() - started
     confirmation = Confirmation(run, verdicts, seconds)
-    write_json(run.path / "verdicts.json", confirmation.as_dict())
+    if run.path.resolve().parent != zoo.FOLDER.resolve():
+        # A shipped run stays as it is.
+        write_json(run.path / "verdicts.json", confirmation.as_dict())
     return confirmation
 
 

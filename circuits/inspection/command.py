@@ -9,6 +9,7 @@ from rich.table import Table
 from circuits import pretrained
 from circuits.tables import console
 from probes.figures import save
+from probes.measurement import Measurement
 from trained.store import write_json
 
 from .figures import all_figures
@@ -65,6 +66,16 @@ def print_inspection(page: Console, inspection: Inspection) -> None:
     if inspection.attention is not None:
         heads = ", ".join(map(str, inspection.attention.patterns.labels["head"]))
         page.print(f"heads whose last token looks hardest (layer.head): {heads}")
+    for grid in (inspection.alignment, inspection.patching):
+        if grid is not None:
+            page.print(f"{grid.name}: {_largest(grid)}", markup=False, highlight=False)
+
+
+def _largest(grid: Measurement) -> str:
+    """The largest value of a grid and its place."""
+    layer, position = divmod(int(grid.values.argmax()), grid.values.shape[1])
+    where = grid.labels["layer"][layer], grid.labels["position"][position]
+    return f"largest {float(grid.values.max()):.2f} at layer {where[0]}, {where[1]}"
 
 
 def _spread(n: int) -> list[int]:

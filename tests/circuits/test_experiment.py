@@ -11,6 +11,7 @@ from circuits.claims import Claim
 from circuits.experiment import confirm_run, prepare, study_of, train_run
 from circuits.request import Request
 from tests import toy
+from trained import zoo
 from trained.arm import Arm
 from trained.errors import BadInput
 from trained.trainer import Observer
@@ -140,3 +141,13 @@ def test_a_confirmation_shows_itself_in_a_notebook(request_for: Request) -> None
     page = confirm_run(run)._repr_html_()
     assert page.startswith("<table>")
     assert "toy.size" in page
+
+
+def test_a_shipped_run_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, request_for: Request
+) -> None:
+    run = prepare(request_for)
+    train_run(run)
+    monkeypatch.setattr(zoo, "FOLDER", run.path.parent)
+    confirm_run(run)
+    assert not (run.path / "verdicts.json").exists()

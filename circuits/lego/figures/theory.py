@@ -10,6 +10,7 @@ from circuits.lego.specimen import each
 from circuits.lego.theory_models import Theory, sharp
 from probes.figures import bars, curve
 from probes.measurement import Measurement
+from trained.errors import BadInput
 from trained.lego.theory_arms import Course
 from trained.store import Run
 
@@ -20,10 +21,9 @@ def theory(run: Run) -> Figure:
     """Both diagonals of Q over training, its phases, and K after every round."""
     models = Theory(Context(run))
     simple, other = models.course("simple"), models.course("other")
-    figure = Figure((13, 4), layout="constrained")
     if simple is None or other is None:
-        figure.suptitle("this run has no theory models of both kinds")
-        return figure
+        raise BadInput("this run has no theory models of both kinds")
+    figure = Figure((13, 4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     _diagonals(models, [simple, other], left)
     _lead(models, simple, middle)
@@ -34,10 +34,9 @@ def theory(run: Run) -> Figure:
 def features(run: Run) -> Figure:
     """The learned features in units of the clip (eqs. 17 and 18)."""
     models = Theory(Context(run))
-    figure = Figure((7.5, 4.2), layout="constrained")
     if not models.config.theory_groups:
-        figure.suptitle("this run has no theory models")
-        return figure
+        raise BadInput("this run has no theory models")
+    figure = Figure((7.5, 4.2), layout="constrained")
     ax = figure.subplots()
     courses = list(models.courses.values())
     values = [

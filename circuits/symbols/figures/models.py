@@ -64,11 +64,15 @@ def _curve(
     label: str,
     colour: str,
     ax: Axes,
-    metric: str = "test",
 ) -> None:
-    """A line of means over seeds with their 95 % bootstrap intervals."""
+    """A line of means over seeds with their 95 % bootstrap intervals.
+
+    MLPs after the last step, where they are judged; the rest at the best one.
+    """
     sizes = [setting.n for setting in settings]
-    values = [torch.tensor(context.scores(s, metric)).double() for s in settings]
+    is_mlp = settings[0].model.startswith("mlp")
+    scores = context.last_scores if is_mlp else context.scores
+    values = [torch.tensor(scores(setting)).double() for setting in settings]
     ax.plot(sizes, [float(v.mean()) for v in values], "o-", color=colour, label=label)
     low, high = zip(*(bootstrap_interval(v) for v in values), strict=True)
     ax.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)

@@ -17,6 +17,7 @@ from circuits.lego.specimen import Specimen
 from circuits.lego.theory_models import Theory, error, gap, sharp, uniform
 from tests.lego_theory_models import planted
 from trained.config import as_dict
+from trained.errors import BadInput
 from trained.lego import theory_arms as module
 from trained.lego.config import Config
 from trained.lego.theory_arms import theory_arms
@@ -95,7 +96,8 @@ def test_figures_draw(context: Context, tmp_path: Path, kind: str) -> None:
     assert FIGURES[kind](context.run).axes
     without = as_dict(Config(theory_groups=()))
     empty = Run.create(tmp_path, {"study": "lego", "config": without, "seeds": [0]})
-    assert not FIGURES[kind](empty).axes
+    with pytest.raises(BadInput, match="this run has no theory models"):
+        FIGURES[kind](empty)
 
 
 def test_uniform_attention_misses_what_it_must() -> None:
