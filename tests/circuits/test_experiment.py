@@ -147,7 +147,7 @@ def test_a_shipped_run_stays_as_it_is(
     monkeypatch: pytest.MonkeyPatch, request_for: Request
 ) -> None:
     run = prepare(request_for)
-    train_run(run)
+    train_run(run, jobs=1)
     monkeypatch.setattr(zoo, "FOLDER", run.path.parent)
     confirm_run(run)
     assert not (run.path / "verdicts.json").exists()
