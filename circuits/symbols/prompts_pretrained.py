@@ -164,7 +164,6 @@ def answer_tokens(
     else:
         right = [program.right for program in several]
         wrong = [program.wrong for program in several]
-    return tuple(  # type: ignore[return-value]
-        torch.tensor([vocabulary[word] for word in side], device=model.device)
-        for side in (right, wrong)
-    )
+    tokens = [[vocabulary[word] for word in side] for side in (right, wrong)]
+    first, second = torch.tensor(tokens, device=model.device)
+    return first, second
