@@ -17,8 +17,8 @@ from trained.errors import BadInput
 from trained.task import Batch
 
 from .backends import Callback, backend_of
-from .language_model import LanguageModel
-from .prompts import Prompts
+from .models.language_model import LanguageModel
+from .models.prompts import Prompts
 from .sites import Kind, Site
 
 Model = nn.Module | LanguageModel

@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from circuits.experiment import prepare, train_run
-from circuits.request import CONFIRMED, Request, guarded
-from circuits.studies import STUDIES
+from circuits.command.request import CONFIRMED, Request, guarded
+from circuits.confirm import prepare, train_run
+from circuits.study import STUDIES
 from trained.zoo import FOLDER
 
 

@@ -2,7 +2,7 @@
 
     python -m scripts.pretrained smollm2 recall symbols --seeds 3 --json verdicts.json
 
-MODEL is what `circuits.pretrained.open` takes: smollm2, a directory, a GGUF file or a
+MODEL is what `circuits.models.open.open` takes: smollm2, a directory, a GGUF file or a
 name on the hub. A random-weight twin of it serves as the null.
 """
 
@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from circuits.request import (
+from circuits.command.request import (
     CONFIRMED,
     NOT_CONFIRMED,
     Parser,
@@ -18,7 +18,7 @@ from circuits.request import (
     guarded,
     parse_seeds,
 )
-from circuits.studies import STUDIES, Study, find
+from circuits.study import STUDIES, Study, find
 from trained.errors import unknown
 
 TWIN_SEED = 0
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     studies = _studies(options.studies)
     check_json(options.json)
 
-    from circuits import pretrained
-    from circuits.pretrained_experiment import confirm_pretrained
+    from circuits.confirm_llm import confirm_pretrained
+    from circuits.models import open as pretrained
     from circuits.tables import console, print_verdicts
     from trained.store import write_json
 

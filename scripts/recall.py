@@ -5,9 +5,9 @@
 The same verdicts as `reasonscope confirm recall`, as library calls to start from.
 """
 
-from circuits.experiment import confirm_run, prepare, train_run
-from circuits.recall.figures import attention
-from circuits.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
+from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
+from circuits.confirm import confirm_run, prepare, train_run
+from circuits.studies.recall.figures import attention
 from circuits.tables import console, print_verdicts
 from probes.figures import save
 

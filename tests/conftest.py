@@ -9,8 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from circuits import cli, studies
+from circuits import study as studies
 from circuits.claims import Claim, Control, Observed
+from circuits.command import cli
 from tests import ground_truth, toy
 from trained.store import Run
 from trained.training import restore
@@ -108,12 +109,12 @@ def toy_studies(
         parts = {
             f"trained.{slug}.config": {"Config": toy.Config, "PRESETS": toy.PRESETS},
             f"trained.{slug}.arms": {"arms": toy.study_arms},
-            f"circuits.{slug}.claims": {
+            f"circuits.studies.{slug}.claims": {
                 "TITLE": f"The {slug} paper",
                 "claims": lambda _config: tuple(toy_claims),
             },
-            f"circuits.{slug}.evidence": {"observe": observe},
-            f"circuits.{slug}.figures": {"FIGURES": {"loss": draw}},
+            f"circuits.studies.{slug}.evidence": {"observe": observe},
+            f"circuits.studies.{slug}.figures": {"FIGURES": {"loss": draw}},
         }
         for name, fields in parts.items():
             module = ModuleType(name)

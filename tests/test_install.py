@@ -27,7 +27,7 @@ def test_the_three_names_are_this_checkout_from_anywhere(tmp_path: Path) -> None
 
 def test_the_command_is_declared() -> None:
     (command,) = entry_points(group="console_scripts", name="reasonscope")
-    assert command.value == "circuits.cli:entry_point"
+    assert command.value == "circuits.command.cli:entry_point"
     assert callable(command.load())
 
 

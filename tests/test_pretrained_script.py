@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from circuits import pretrained
 from circuits.claims import Claim, Control, Observed
-from circuits.request import guarded
-from circuits.studies import STUDIES, Study, find
+from circuits.command.request import guarded
+from circuits.models import open as pretrained
+from circuits.study import STUDIES, Study, find
 from scripts.pretrained import main
 from tests.word_models import word_model
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from circuits.cli import main as command
-from circuits.recall import order
-from circuits.studies import STUDIES
+from circuits.command.cli import main as command
+from circuits.studies.recall import order
+from circuits.study import STUDIES
 from trained.recall import arms
 
 ROOT = Path(__file__).parents[1]

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from circuits import pretrained
-from circuits.contract import check_model
+from circuits.models import open as pretrained
+from circuits.models.contract import check_model
 from tests.stories import stories
 
 

@@ -10,8 +10,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from circuits import pretrained
-from circuits.language_model import LanguageModel
+from circuits.models import open as pretrained
+from circuits.models.language_model import LanguageModel
 
 WORD = r" ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]|\s"
 """A word, a number or a sign with the space before it, as in common vocabularies."""

@@ -1,9 +1,9 @@
 """How alike the positions' representations are to the last one's, by layer."""
 
-from circuits.inspection.lens import layer_labels, residuals
 from probes.alignment import centred, paired_cosine
 from probes.measurement import Measurement
 
+from .lens import layer_labels, residuals
 from .subject import Subject
 
 

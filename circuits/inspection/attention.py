@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from circuits.hooks import Signal, measure, record
-from circuits.prompts import Prompts
+from circuits.models.prompts import Prompts
 from circuits.sites import Site
 from probes.measurement import Measurement
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.hooks import record
-from circuits.language_model import LanguageModel
+from circuits.models.language_model import LanguageModel
 from circuits.sites import Site
 from probes.lens import middle_rank
 from probes.measurement import Measurement

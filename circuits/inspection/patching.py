@@ -2,10 +2,10 @@
 
 import torch
 
-from circuits.patching import effect, patch_sweep
-from circuits.places import with_targets
-from circuits.sweep import Reading, logit_difference
-from circuits.targets import position_grid
+from circuits.interventions.patching import effect, patch_sweep
+from circuits.interventions.places import with_targets
+from circuits.interventions.sweep import Reading, logit_difference
+from circuits.interventions.targets import position_grid
 from probes.measurement import Measurement
 from trained.errors import BadInput
 

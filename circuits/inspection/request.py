@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from circuits.request import DEVICES
+from circuits.command.request import DEVICES
 from trained.errors import BadInput, unknown
 
 SIGNALS = ("lens", "attention", "alignment", "patching")

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.language_model import LanguageModel
-from circuits.prompts import Prompts
+from circuits.models.language_model import LanguageModel
+from circuits.models.prompts import Prompts
 
 TOP = 5
 """Most likely next tokens that are reported."""

@@ -178,7 +178,7 @@ def test_the_papers_setting():
     reason="run `make setup-llm`",
 )
 def test_smollm2_learns_new_facts_in_its_last_layers(tmp_path):
-    from circuits import pretrained
+    from circuits.models import open as pretrained
 
     language_model = pretrained.open("smollm2", device="cpu")
     lists = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from circuits import studies
+from circuits import study as studies
 from tests.toy import SEEDS
 from trained import zoo
 from trained.errors import BadInput

@@ -13,12 +13,12 @@ import torch
 from einops import einsum, repeat
 from torch import Tensor
 
-from circuits import pretrained
 from circuits.backends import backend_of, hf
 from circuits.backends.families import family_of
 from circuits.hooks import Edit, intervene, record
-from circuits.language_model import LanguageModel
-from circuits.prompts import Prompts
+from circuits.models import open as pretrained
+from circuits.models.language_model import LanguageModel
+from circuits.models.prompts import Prompts
 from circuits.sites import Kind, Site
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
 

@@ -7,11 +7,11 @@ import torch
 from transformer_lens import TransformerBridgeConfig
 from transformer_lens.model_bridge import TransformerBridge
 
-from circuits import pretrained
 from circuits.backends import hooked
-from circuits.contract import check_model
 from circuits.hooks import intervene, record
-from circuits.language_model import LanguageModel, from_bridge
+from circuits.models import open as pretrained
+from circuits.models.contract import check_model
+from circuits.models.language_model import LanguageModel, from_bridge
 from circuits.sites import Site, hooked_name
 from tests.random_models import letter_tokenizer, random_model
 from trained.errors import BadInput

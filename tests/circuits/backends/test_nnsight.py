@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from circuits import pretrained
 from circuits.backends import backend_of, nnsight
 from circuits.hooks import intervene, record
+from circuits.models import open as pretrained
 from circuits.sites import Site
 from tests.random_models import letter_tokenizer, random_model
 from trained.errors import BadInput

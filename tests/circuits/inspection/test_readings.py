@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import pretrained
 from circuits.inspection.alignment import read_alignment
 from circuits.inspection.attention import SHOWN_HEADS, read_attention
 from circuits.inspection.figures import all_figures
@@ -14,7 +13,8 @@ from circuits.inspection.lens import EMBEDDING, read_lens, residuals
 from circuits.inspection.patching import read_patching
 from circuits.inspection.request import BACKENDS, InspectRequest
 from circuits.inspection.subject import Subject, look_at
-from circuits.language_model import LanguageModel
+from circuits.models import open as pretrained
+from circuits.models.language_model import LanguageModel
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
 from trained.errors import BadInput
 

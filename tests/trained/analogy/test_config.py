@@ -63,7 +63,7 @@ def test_impossible_values_are_refused_in_one_line(assignment, message):
 
 def test_claims_and_config_import_no_torch():
     code = (
-        "import sys; import circuits.analogy.claims as c;"
+        "import sys; import circuits.studies.analogy.claims as c;"
         "from trained.analogy.config import PRESETS as P;"
         "[c.claims(p.config) for p in P.values()];"
         "assert 'torch' not in sys.modules"

@@ -1,0 +1,138 @@
+"""What a user asks for, from the command line of the command or of a script.
+
+Free of torch, so that bad input is refused at once.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from circuits.study import find
+from trained.config import override
+from trained.errors import BadInput, unknown
+
+CONFIRMED, NOT_CONFIRMED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+MOST_SEEDS = 10_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """A study at a preset, changed here and there, and how to train it."""
+
+    study: str
+    preset: str = "quick"
+    assignments: tuple[str, ...] = ()
+    """`key=value` changes of the preset's configuration."""
+    seeds: tuple[int, ...] | None = None
+    """None for the preset's own number of seeds."""
+    device: str = "auto"
+    out: Path = Path("runs")
+    jobs: int | None = None
+    """Processes that train; None for one per core on a CPU."""
+
+    def __post_init__(self) -> None:
+        override(find(self.study).preset(self.preset).config, self.assignments)
+        if self.device not in DEVICES:
+            raise unknown("device", self.device, DEVICES)
+        if self.jobs is not None and self.jobs < 1:
+            raise BadInput(f"--jobs {self.jobs}: give at least 1")
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        raise BadInput(f"{message} (see {self.prog} --help)")
+
+
+def add_request_options(parser: argparse.ArgumentParser) -> None:
+    """The options that `request_from` reads."""
+    parser.add_argument("--preset", default="quick", help="quick (default) or paper")
+    parser.add_argument("--seeds", metavar="N|A,B,..", help="how many, or which")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="assignments",
+        help="change a field of the study's config; repeatable",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes that train")
+    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
+
+
+def request_from(study: str, options: argparse.Namespace) -> Request:
+    """The request that parsed options make for a study."""
+    return Request(
+        study=study,
+        preset=options.preset,
+        assignments=tuple(options.assignments),
+        seeds=parse_seeds(options.seeds) if options.seeds else None,
+        device=options.device,
+        out=options.out,
+        jobs=options.jobs,
+    )
+
+
+def script_request(study: str, arguments: Sequence[str] | None = None) -> Request:
+    """The request on the command line of a study's script."""
+    parser = Parser(f"python -m scripts.{study}")
+    add_request_options(parser)
+    return request_from(study, parser.parse_args(arguments))
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`N` means the seeds 0 to N-1; `3,5,8` means these.
+
+    >>> parse_seeds("3"), parse_seeds("3,5")
+    ((0, 1, 2), (3, 5))
+    """
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise BadInput(f"--seeds {text}: give a number, or numbers like 3,5,8")
+    numbers = [int(part) for part in parts]
+    if len(numbers) == 1 and numbers[0] > MOST_SEEDS:
+        raise BadInput(f"--seeds {text}: at most {MOST_SEEDS}")
+    seeds = tuple(range(numbers[0])) if len(numbers) == 1 else tuple(numbers)
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise BadInput(f"--seeds {text}: give at least one seed, and none twice")
+    return seeds
+
+
+def check_json(path: Path | None) -> None:
+    """Refuse a file that cannot be written before the work is done, not after."""
+    if path is None:
+        return
+    folders = path.absolute().parents
+    nearest = next((folder for folder in folders if folder.exists()), path)
+    if path.is_dir() or not nearest.is_dir():
+        raise BadInput(f"--json {path}: a file cannot be written there")
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit code of some work; bad input is one line and 2."""
+    try:
+        return work()
+    except BadInput as error:
+        print(f"reasonscope: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except BrokenPipeError:
+        # The reader (head, less) has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CONFIRMED
+    except OSError as error:
+        # A path of the user's that cannot be read or written.
+        print(f"reasonscope: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
+        return INTERRUPTED

@@ -1,0 +1,1 @@
+"""What happens to which part of a model: ablate, knock out, patch, attribute."""

@@ -1,0 +1,82 @@
+"""Where is what a clean prompt has and a corrupt one lacks? Put it back, by place.
+
+Activation patching: the model runs on the corrupt prompt, with one activation taken
+from its run on the clean prompt. Falsified by: no place restores the answer, or every
+place does.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.hooks import Model
+from probes.measurement import Measurement
+from trained.errors import BadInput
+
+from .ablation import ablation_sweep
+from .passes import answer_logits
+from .places import Examples, with_targets
+from .replacement import Transplant
+from .sweep import Reading, derived, known
+from .targets import Grid, Target
+
+
+@torch.no_grad()
+def patch_sweep(
+    model: Model,
+    clean: Examples,
+    corrupt: Examples,
+    grid: Grid[Target],
+    reading: Reading,
+) -> Measurement:
+    """The metric on corrupt prompts, each target of a grid patched from the clean ones.
+
+    Any site can be patched, by layer and position (`position_grid`; a role may be at
+    other positions in the clean prompt) or by head (`head_grid`). The clean prompts'
+    targets judge both.
+
+    Returns:
+        A Measurement as `sweep` gives it; its provenance also holds `clean`, the
+        metric on the clean prompts.
+    """
+    judged = with_targets(corrupt, clean.targets)
+    swept = ablation_sweep(model, judged, grid, Transplant(clean), reading)
+    return with_clean(swept, model, clean, reading)
+
+
+@torch.no_grad()
+def with_clean(
+    swept: Measurement, model: Model, clean: Examples, reading: Reading
+) -> Measurement:
+    """A sweep that knows the metric on the clean prompts."""
+    best = reading.metric(answer_logits(model, clean, reading.at), clean)
+    return Measurement(
+        swept.values,
+        swept.axes,
+        swept.labels,
+        name=swept.name,
+        provenance={**swept.provenance, "clean": best.tolist()},
+    )
+
+
+def effect(patched: Measurement) -> Measurement:
+    """The restored share of the metric: 0 as corrupt, 1 as clean, by example.
+
+    (m_i - corrupt_i) / mean over j of (clean_j - corrupt_j). The denominator is shared,
+    so that an example whose prompts hardly differ does not blow up; the mean over
+    examples is the ratio of means. Outside [0, 1] where a patch harms or overshoots.
+    """
+    corrupt, clean = known(patched, "unedited"), known(patched, "clean")
+    gap = _gap(clean, corrupt)
+    return derived(patched, (patched.values - corrupt) / gap, "restored share")
+
+
+def _gap(clean: Float[Tensor, " example"], corrupt: Float[Tensor, " example"]) -> float:
+    gap = float((clean - corrupt).mean())
+    size = float(torch.cat([clean, corrupt]).abs().mean())
+    if abs(gap) <= 1e-5 * size:
+        raise BadInput(
+            f"the metric is {float(clean.mean()):.4g} on clean and on corrupt prompts: "
+            "there is nothing to restore"
+        )
+    return gap

@@ -1,0 +1,242 @@
+"""Many interventions on the same prompts, several in one pass, as one Measurement.
+
+Every cell of a grid is one intervention. Cells that begin in the same block share a
+pass: the prompts are repeated, and each repetition gets the edits of its own cell. The
+values are those of one cell at a time.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from circuits.hooks import Edit, Model, intervene
+from circuits.sites import Site
+from probes.measurement import Measurement
+from probes.statistics import bootstrap_interval
+from trained.errors import BadInput
+
+from .cells import Cell, changed
+from .passes import activations, answer_logits, can_resume, resumed_logits
+from .places import Examples, Places, rows_of
+from .targets import Grid
+
+Metric = Callable[[Tensor, Any], Tensor]
+"""(logits at the answer [batch d_vocab], the examples) -> a number per example."""
+
+Item = TypeVar("Item")
+
+LAST_LAYER = 10**6
+"""Where edits of the logits begin: behind every block."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read off a pass, and how much of it is done at once.
+
+    Attributes:
+        metric: the number per example.
+        at: the position whose logits it sees.
+        tokens_at_once: prompts are repeated in one pass up to so many tokens.
+    """
+
+    metric: Metric
+    at: Places = "last"
+    tokens_at_once: int = 1024
+
+
+def logit_difference(wrong: Int[Tensor, " batch"]) -> Metric:
+    """The logit of each example's target minus that of its wrong answer."""
+
+    def metric(logits: Tensor, examples: Examples) -> Tensor:
+        answers = torch.stack([examples.targets, wrong.to(logits.device)], dim=-1)
+        right, other = logits.gather(-1, answers).unbind(-1)
+        return right - other
+
+    return metric
+
+
+def target_log_prob(
+    logits: Float[Tensor, "batch d_vocab"], examples: Examples
+) -> Float[Tensor, " batch"]:
+    """The log-probability of each example's target; a metric."""
+    return logits.log_softmax(-1).gather(-1, examples.targets[:, None])[:, 0]
+
+
+@torch.no_grad()
+def sweep(
+    model: Model,
+    examples: Examples,
+    grid: Grid[Item],
+    cell_of: Callable[[Item], Cell],
+    reading: Reading,
+) -> Measurement:
+    """The metric under every intervention of a grid, example by example.
+
+    Returns:
+        A Measurement with the grid's axes, then "example". Its provenance holds
+        `unedited` (the metric without intervention, by example) and `inert` (the
+        labels of cells whose edits left the activations of all examples as they were:
+        their value is that of no intervention).
+
+    Raises:
+        BadInput: if every cell is inert.
+    """
+    cells = [cell_of(item) for item in grid.items]
+    values, moved = _values(model, examples, cells, reading)
+    if not bool(moved.any()):
+        raise BadInput("no intervention of the sweep changed an activation")
+    unedited = reading.metric(answer_logits(model, examples, reading.at), examples)
+    return Measurement(
+        values.reshape(*(len(labels) for labels in grid.axes.values()), -1),
+        (*grid.axes, "example"),
+        grid.axes,
+        name="metric",
+        provenance={
+            "unedited": unedited.tolist(),
+            "inert": _labels(grid, ~moved.any(1)),
+            "read_at": str(reading.at),
+        },
+    )
+
+
+def change(swept: Measurement) -> Measurement:
+    """The metric with an intervention minus the metric without, by example."""
+    return derived(swept, swept.values - known(swept, "unedited"), "change of metric")
+
+
+def summary(
+    measurement: Measurement, *, level: float = 0.95, seed: int = 0
+) -> Measurement:
+    """Mean over examples with its bootstrap interval; axes ("statistic", ...).
+
+    The statistics are "mean", "low" and "high".
+    """
+    kept = tuple(axis for axis in measurement.axes if axis != "example")
+    order = [measurement.axes.index(axis) for axis in (*kept, "example")]
+    values = measurement.values.permute(order).double()
+    rows = [
+        (float(row.mean()), *bootstrap_interval(row, level=level, seed=seed))
+        for row in values.flatten(0, -2)
+    ]
+    return Measurement(
+        torch.tensor(rows, dtype=values.dtype).T.reshape(3, *values.shape[:-1]),
+        ("statistic", *kept),
+        {
+            "statistic": ("mean", "low", "high"),
+            **{axis: measurement.labels[axis] for axis in kept},
+        },
+        name=measurement.name,
+        unit=measurement.unit,
+        provenance={**measurement.provenance, "level": level},
+    )
+
+
+def known(swept: Measurement, what: str) -> Float[Tensor, " example"]:
+    """The metric by example that a sweep keeps in its provenance."""
+    return torch.tensor(swept.provenance[what], dtype=swept.values.dtype)
+
+
+def derived(swept: Measurement, values: Tensor, name: str) -> Measurement:
+    """Other values for the cells and examples of a sweep."""
+    return Measurement(
+        values, swept.axes, swept.labels, name=name, provenance=swept.provenance
+    )
+
+
+def _values(
+    model: Model, examples: Examples, cells: Sequence[Cell], reading: Reading
+) -> tuple[Float[Tensor, "cell batch"], Bool[Tensor, "cell batch"]]:
+    """Metric and whether an activation moved, by cell and example."""
+    starts = _starts(cells)
+    residuals: Mapping[Site, Tensor] = {}
+    if can_resume(model):
+        wanted = {Site("resid_pre", layer) for layer in starts if layer != LAST_LAYER}
+        residuals = activations(model, examples, sorted(wanted))
+    n_examples = len(examples.targets)
+    values: dict[int, Tensor] = {}
+    moved: dict[int, Tensor] = {}
+    for start, numbers in starts.items():
+        for part in _parts(numbers, examples.tokens.numel(), reading.tokens_at_once):
+            chunk = _Chunk([cells[number] for number in part], n_examples)
+            residual = residuals.get(Site("resid_pre", start))
+            logits = chunk.logits(model, examples, residual, start, reading.at)
+            by_cell = torch.split(logits, n_examples)
+            metrics = [reading.metric(rows, examples) for rows in by_cell]
+            values |= zip(part, metrics, strict=True)
+            moved |= zip(part, chunk.moved, strict=True)
+    order = range(len(cells))
+    return (
+        torch.stack([values[number] for number in order]),
+        torch.stack([moved[number] for number in order]),
+    )
+
+
+class _Chunk:
+    """Several cells in one pass: the prompts once for every cell, cell by cell."""
+
+    def __init__(self, cells: Sequence[Cell], n_examples: int) -> None:
+        self.cells = cells
+        self.n_examples = n_examples
+        self.moved = torch.zeros(len(cells), n_examples, dtype=torch.bool)
+
+    def logits(
+        self,
+        model: Model,
+        examples: Examples,
+        residual: Tensor | None,
+        start: int,
+        read_at: Places,
+    ) -> Float[Tensor, "row d_vocab"]:
+        """The logits at the answer of every cell and example."""
+        rows = torch.arange(self.n_examples, device=examples.tokens.device)
+        several = rows_of(examples, rows.repeat(len(self.cells)))
+        places = {site for cell in self.cells for site in cell}
+        with intervene(model, {site: self._edit(site) for site in sorted(places)}):
+            if residual is None:
+                return answer_logits(model, several, read_at)
+            stacked = residual.repeat(len(self.cells), 1, 1)
+            return resumed_logits(model, several, stacked, start, read_at)
+
+    def _edit(self, site: Site) -> Edit:
+        def apply(activation: Tensor) -> Tensor:
+            parts = list(torch.split(activation, self.n_examples))
+            for number, cell in enumerate(self.cells):
+                if site in cell:
+                    edited = cell[site](parts[number])
+                    self.moved[number] |= changed(parts[number], edited).cpu()
+                    parts[number] = edited
+            return torch.cat(parts)
+
+        return apply
+
+
+def _starts(cells: Sequence[Cell]) -> dict[int, list[int]]:
+    """The numbers of the cells by the first block that they change."""
+    starts: dict[int, list[int]] = defaultdict(list)
+    for number, cell in enumerate(cells):
+        layers = [s.layer if s.kind != "logits" else LAST_LAYER for s in cell]
+        starts[min(layers)].append(number)
+    return dict(sorted(starts.items()))
+
+
+def _parts(
+    numbers: Sequence[int], tokens: int, tokens_at_once: int
+) -> Iterator[list[int]]:
+    size = max(1, tokens_at_once // tokens)
+    for first in range(0, len(numbers), size):
+        yield list(numbers[first : first + size])
+
+
+def _labels(grid: Grid[Item], chosen: Bool[Tensor, " cell"]) -> list[dict[str, Any]]:
+    sizes = [len(labels) for labels in grid.axes.values()]
+    found = []
+    for number in chosen.nonzero()[:, 0].tolist():
+        place = torch.unravel_index(torch.tensor(number), sizes)
+        labels = zip(grid.axes.items(), place, strict=True)
+        found.append({axis: values[int(index)] for (axis, values), index in labels})
+    return found

@@ -1,0 +1,1 @@
+"""Pretrained language models: files, opening, prompts, fine-tuned copies."""

@@ -1,0 +1,146 @@
+"""Open a pretrained language model for observation, from wherever it is.
+
+`circuits.models.open.open("smollm2")` gives a `LanguageModel` behind any backend.
+"""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trained.errors import BadInput, unknown
+
+from .contract import check_model
+from .language_model import LanguageModel, from_bridge, from_hf, run_hf
+from .model_files import Loading, load
+
+BACKENDS = ("hf", "bridge", "nnsight")
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+def open(
+    name_or_path: str | Path,
+    *,
+    backend: str = "hf",
+    device: str = "auto",
+    dtype: str | torch.dtype = "float32",
+) -> LanguageModel:
+    """Open a language model, in eval mode and without gradients.
+
+    The laws of `check_model` are tried on it first: a backend that silently does
+    nothing is an error here, not a result later.
+
+    Args:
+        name_or_path: `smollm2`, a directory that `save_pretrained` wrote, a GGUF
+            file, or a name on the Hugging Face hub (local files are preferred).
+        backend: `hf` hooks the model as it is and keeps its fast attention; `bridge`
+            is TransformerLens' TransformerBridge; `nnsight` traces it.
+        device: `auto` takes the first of cuda, mps, cpu; `spread` puts layers on
+            all devices, by accelerate; anything else is a torch device.
+        dtype: the type of the weights.
+    """
+    if backend not in BACKENDS:
+        raise unknown("backend", backend, BACKENDS)
+    precision = _dtype(dtype)
+    place = _device(device)
+    how = Loading(precision, place, families=backend != "bridge")
+    hf, tokenizer = load(str(name_or_path), how)
+    model = _opened(str(name_or_path), hf, tokenizer, backend)
+    check_model(model)
+    return model
+
+
+def wrap(
+    hf: Any, tokenizer: Any, *, backend: str = "hf", name: str = "model"
+) -> LanguageModel:
+    """A transformers model in memory, opened as `open` would.
+
+    `bridge` and `nnsight` work on a copy: they would rebuild the caller's model.
+    """
+    if backend not in BACKENDS:
+        raise unknown("backend", backend, BACKENDS)
+    if backend != "hf":
+        hf = copy.deepcopy(hf)
+    return _opened(name, hf, tokenizer, backend)
+
+
+def random_twin(model: LanguageModel, seed: int) -> LanguageModel:
+    """The same architecture and tokenizer with weights as before any training.
+
+    The null for every number measured on a pretrained model. The weights follow the
+    initialisation that the model's own configuration states.
+    """
+    from transformers import AutoModelForCausalLM
+
+    backend, hf = behind(model.module)
+    parameter = next(hf.parameters())
+    config = copy.deepcopy(hf.config)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        twin = AutoModelForCausalLM.from_config(config, dtype=parameter.dtype)
+    name = f"{model.name}, random weights {seed}"
+    twin = twin.eval().requires_grad_(False).to(parameter.device)
+    return _opened(name, twin, model.tokenizer, backend)
+
+
+def _dtype(dtype: str | torch.dtype) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    return DTYPES[dtype]
+
+
+def _device(device: str) -> str:
+    if device == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    if device == "spread":
+        return device
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        valid = "auto, spread, cpu, cuda, cuda:N, mps"
+        raise unknown("device", device, valid) from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise BadInput(f"device {device} is not available here; use cpu")
+    return device
+
+
+def _opened(name: str, hf: Any, tokenizer: Any, backend: str) -> LanguageModel:
+    """The model behind its backend, which may rebuild `hf`."""
+    if backend == "bridge":
+        return from_bridge(_bridge(hf), tokenizer, name)
+    model = from_hf(hf, tokenizer, name)
+    if backend == "nnsight":
+        from circuits.backends.nnsight import Traced
+
+        traced = Traced(hf)
+        return replace(model, module=traced, run=run_hf(traced))
+    return model
+
+
+def _bridge(hf: Any) -> Any:
+    # The public way in would ask the hub for a tokenizer.
+    from transformer_lens.model_bridge.sources._bridge_builder import (
+        build_bridge_from_module,
+    )
+
+    architecture = type(hf).__name__
+    return build_bridge_from_module(hf, architecture, hf_config=hf.config).eval()
+
+
+def behind(module: Any) -> tuple[str, Any]:
+    """The backend of an opened model and the transformers model in it."""
+    if hasattr(module, "original_model"):
+        return "bridge", module.original_model
+    if hasattr(module, "transformers_model"):
+        return "nnsight", module.transformers_model
+    return "hf", module

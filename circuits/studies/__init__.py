@@ -1,0 +1,1 @@
+"""The five studies, one package each."""

@@ -1,0 +1,1 @@
+"""The measurements of `analogy` on a pretrained language model."""

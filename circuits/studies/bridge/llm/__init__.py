@@ -1,0 +1,1 @@
+"""The measurements of `bridge` on a pretrained language model."""

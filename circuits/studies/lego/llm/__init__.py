@@ -1,0 +1,1 @@
+"""The measurements of `lego` on a pretrained language model."""

@@ -1,0 +1,1 @@
+"""The measurements of `recall` on a pretrained language model."""

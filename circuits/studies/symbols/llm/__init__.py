@@ -1,0 +1,1 @@
+"""The measurements of `symbols` on a pretrained language model."""

@@ -1,0 +1,387 @@
+"""The command: exit codes, what is printed and what is left on disk."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from circuits.claims import Claim
+from circuits.command.cli import main
+from circuits.study import STUDIES
+from trained import zoo
+
+Refuse = Callable[..., str]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default place for runs is the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refuse:
+    """Checks that a command is refused in one line and leaves all files as they are."""
+
+    def check(*arguments: str) -> str:
+        before = contents(tmp_path)
+        capsys.readouterr()
+        assert main(arguments) == 2
+        written = capsys.readouterr()
+        assert written.out == ""
+        assert written.err.startswith("reasonscope: ")
+        assert written.err.count("\n") == 1
+        assert "Traceback" not in written.err
+        assert contents(tmp_path) == before
+        return written.err
+
+    return check
+
+
+@pytest.fixture
+def toy_run(toy_studies: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> Path:
+    """A trained run of the toy study."""
+    assert main(["train", toy_studies[0], "--jobs", "1"]) == 0
+    return Path(capsys.readouterr().out.strip())
+
+
+# Bad input: the command line.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("confirm chess", "unknown study 'chess'; choose from: recall"),
+        ("train chess", "unknown study 'chess'"),
+        ("confirm recall chess", "unknown study 'chess'"),
+        (
+            "confirm recall --set depth=3",
+            "unknown config key 'depth'; choose from: n_s",
+        ),
+        ("confirm recall --set n_subjects", "not of the form key=value"),
+        ("confirm recall --set n_subjects=many", "expected a whole number"),
+        ("confirm recall --set temperature=warm", "expected a number"),
+        ("confirm recall --set full_steps=2.5", "full_steps=2.5: expected a whole"),
+        ("train recall --set n_subjects=6", "6 subjects: the affine table needs"),
+        ("train recall --set n_examples=9", "n_examples=9"),
+        ("train recall --set n_relations=1", "n_relations=1"),
+        ("train recall --set temperature=-1", "temperature -1.0 is outside"),
+        ("train recall --set temperature=nan", "temperature nan is outside"),
+        ("train recall --set n_test=0", "n_test=0"),
+        ("train recall --set sample_sizes=", "sample_sizes=()"),
+        ("train recall --set sample_modes=sgd", "unknown sample mode 'sgd'"),
+        ("train recall --preset huge", "unknown preset 'huge'; choose from: quick"),
+        ("train recall --device tpu", "unknown device 'tpu'; choose from: auto, cpu"),
+        ("train recall --device cuda", "device 'cuda' is not present"),
+        ("train recall --seeds 0", "--seeds 0: give at least one seed"),
+        ("train recall --seeds many", "--seeds many: give a number"),
+        ("train recall --seeds -3", "--seeds -3: give a number"),
+        ("train recall --seeds 3,3", "--seeds 3,3: give at least one seed, and none"),
+        ("train recall --jobs 0", "--jobs 0: give at least 1"),
+        ("train recall --jobs two", "invalid int value: 'two'"),
+        ("train recall --colour red", "unrecognized arguments: --colour"),
+        ("train", "required: STUDY"),
+        ("dance", "invalid choice: 'dance'"),
+        ("", "required: VERB"),
+        ("probe nowhere", "nowhere is not a run"),
+        ("probe", "required: RUN"),
+        ("figure attention nowhere -o x.png", "unknown run or zoo run 'nowhere'"),
+        ("figure attention nowhere -o x.gif", "unknown figure format '.gif'"),
+        ("figure attention nowhere -o x", "unknown figure format ''"),
+        ("figure attention nowhere", "required: -o/--output"),
+    ],
+)
+def test_a_bad_command_line_is_refused(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert message in refuse(*arguments.split())
+
+
+# Bad input: runs.
+
+
+@pytest.mark.parametrize("verb", [("probe",), ("figure", "loss")])
+@pytest.mark.usefixtures("toy_studies")
+def test_an_untrained_run_is_refused(refuse: Refuse, verb: tuple[str, ...]) -> None:
+    from circuits.command.request import Request
+    from circuits.confirm import prepare
+
+    run = prepare(Request("toy"))
+    message = refuse(*verb, str(run.path), *output(verb))
+    assert "train" in message
+
+
+def output(verb: tuple[str, ...]) -> tuple[str, ...]:
+    return ("-o", "x.png") if verb[0] == "figure" else ()
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def pickle_in_place(file: Path) -> None:
+    torch.save({"second": torch.zeros(2, 4)}, file)
+
+
+def foreign(file: Path) -> None:
+    """A file such as Hugging Face writes."""
+    save_file({"wte.weight": torch.zeros(5, 5)}, file, {"format": "pt"})
+
+
+def of_another_study(file: Path) -> None:
+    shutil.copy(zoo.FOLDER / "recall" / "full-affine" / "weights-0.safetensors", file)
+
+
+WEIGHTS = "net/weights-3.safetensors"
+DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "no manifest": ("manifest.json", Path.unlink),
+    "truncated manifest": ("manifest.json", truncate),
+    "empty manifest": ("manifest.json", lambda file: file.write_text("")),
+    "manifest of nothing": ("manifest.json", lambda file: file.write_text("{}")),
+    "manifest that is a list": ("manifest.json", lambda file: file.write_text("[3]")),
+    "truncated record": ("net/arm.json", truncate),
+    "no weights": (WEIGHTS, Path.unlink),
+    "truncated weights": (WEIGHTS, truncate),
+    "pickled weights": (WEIGHTS, pickle_in_place),
+    "foreign weights": (WEIGHTS, foreign),
+    "weights of another study": (WEIGHTS, of_another_study),
+}
+
+
+@pytest.mark.parametrize("verb", [("probe",), ("figure", "loss")])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_refused(
+    refuse: Refuse, toy_run: Path, damage: str, verb: tuple[str, ...]
+) -> None:
+    name, harm = DAMAGES[damage]
+    harm(toy_run / name)
+    message = refuse(*verb, str(toy_run), *output(verb))
+    assert toy_run.name in message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"study": "chess"}, "unknown study 'chess'"),
+        ({"config": {"depth": 3}}, "unknown config key 'depth'"),
+        ({"config": {"width": 0}}, "width=0: choose 1 to 99"),
+        ({"config": {"width": "wide"}}, "config"),
+        ({"config": {"width": 9}}, "holds another model's weights"),
+        ({"seeds": [0, 7]}, "has no seed 7"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(
+    refuse: Refuse, toy_run: Path, change: dict[str, object], message: str
+) -> None:
+    file = toy_run / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    assert message in refuse("probe", str(toy_run))
+
+
+def test_a_run_with_weights_of_another_study_is_refused_by_a_real_study(
+    refuse: Refuse, tmp_path: Path, toy_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(zoo.FOLDER / "recall", "mine")
+    (last,) = Path("mine", "full-affine").glob("weights-[!0]*")
+    shutil.copy(toy_run / WEIGHTS, last)
+    message = refuse("figure", "attention", "mine", "-o", "x.png")
+    assert message == "reasonscope: mine/full-affine holds another model's weights\n"
+
+
+def test_an_unknown_kind_of_figure_is_refused(refuse: Refuse, toy_run: Path) -> None:
+    message = refuse("figure", "loose", str(toy_run), "-o", "x.png")
+    assert "unknown figure of toy 'loose'; choose from: loss" in message
+
+
+# list
+
+
+def test_list_names_studies_presets_and_claims(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list"]) == 0
+    written = capsys.readouterr()
+    assert written.err == ""
+    for slug in STUDIES:
+        assert f"{slug}: " in written.out
+        assert f"{slug}." in written.out
+    assert "--preset quick" in written.out
+
+
+@pytest.mark.usefixtures("toy_studies")
+def test_list_gives_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json"]) == 0
+    entry, other = json.loads(capsys.readouterr().out)
+    assert other["study"] == "other"
+    assert entry["study"] == "toy"
+    assert entry["title"] == "The toy paper"
+    assert entry["presets"]["quick"] == {"seeds": 2, "cost": "a blink"}
+    assert entry["claims"][0] == {
+        "claim": "toy.size",
+        "statement": "The second layer has a size.",
+        "source": "Section 1",
+        "kind": "behaviour",
+        "expected": ">= 0",
+        "gated": True,
+    }
+
+
+def test_listing_and_refusing_need_no_heavy_library(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\n"
+        "from circuits.cli import main\n"
+        "codes = [main(['list']), main(['confirm', 'recall', '--set', 'x=1'])]\n"
+        "heavy = {'torch', 'numpy', 'matplotlib', 'sklearn', 'transformer_lens',"
+        " 'nnsight', 'pandas', 'scipy'}\n"
+        "print()\n"
+        "print(codes, sorted(heavy & sys.modules.keys()), time.process_time())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    answer = done.stdout.splitlines()[-1]
+    assert answer.startswith("[0, 2] [] ")
+    assert float(answer.split()[-1]) < 1.0
+
+
+def test_help_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(["--help"])
+    assert leaving.value.code == 0
+    text = capsys.readouterr().out
+    for verb in ("list", "confirm", "train", "probe", "figure"):
+        assert verb in text
+
+
+# train, probe, confirm, figure
+
+
+@pytest.mark.usefixtures("toy_studies")
+def test_train_prints_the_path_of_the_run_and_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["train", "toy", "--out", "here", "--jobs", "1", "--seeds", "3"]) == 0
+    written = capsys.readouterr()
+    path = Path(written.out.strip())
+    assert written.out == f"{path}\n"
+    assert path.parent == Path("here")
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert manifest["seeds"] == [0, 1, 2]
+    assert (path / "net" / "arm.json").is_file()
+    assert (path / "twin" / "arm.json").is_file()
+
+
+def test_probe_judges_a_trained_run(
+    toy_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", str(toy_run), "--json", "deep/verdicts.json"]) == 0
+    assert "1 of 1 gated claims confirmed" in capsys.readouterr().out
+    written = json.loads(Path("deep/verdicts.json").read_text())
+    assert written["study"] == "toy"
+    assert [v["passed"] for v in written["verdicts"]] == [True, False]
+
+
+def test_confirm_is_train_then_probe(
+    toy_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", str(toy_run), "--json", "probed.json"]) == 0
+    assert main(["confirm", "toy", "--json", "confirmed.json", "--jobs", "1"]) == 0
+    probed, confirmed = (
+        json.loads(Path(name).read_text()) for name in ("probed.json", "confirmed.json")
+    )
+    assert confirmed["verdicts"] == probed["verdicts"]
+    assert toy_run.name in capsys.readouterr().out.replace("\n", "")
+
+
+@pytest.mark.parametrize(("expected", "code"), [(">= 0", 0), ("< 0", 1)])
+@pytest.mark.usefixtures("toy_studies")
+def test_the_exit_code_says_whether_the_gated_claims_hold(
+    toy_claims: list[Claim],
+    capsys: pytest.CaptureFixture[str],
+    expected: str,
+    code: int,
+) -> None:
+    toy_claims[0] = replace(toy_claims[0], expected=expected)
+    assert main(["confirm", "toy", "--jobs", "1"]) == code
+    assert f"{1 - code} of 1 gated claims confirmed" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("toy_studies")
+def test_a_control_that_fails_is_not_confirmed(toy_claims: list[Claim]) -> None:
+    control = replace(toy_claims[0].control, expected="> 0")
+    toy_claims[0] = replace(toy_claims[0], control=control)
+    assert main(["confirm", "toy", "--jobs", "1"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("studies", "names"), [(["other", "toy"], ["other", "toy"]), ([], ["toy", "other"])]
+)
+@pytest.mark.usefixtures("toy_studies")
+def test_several_studies_give_a_list(studies: list[str], names: list[str]) -> None:
+    assert main(["confirm", *studies, "--json", "all.json", "--jobs", "1"]) == 0
+    assert [o["study"] for o in json.loads(Path("all.json").read_text())] == names
+
+
+def test_the_same_request_reuses_the_trained_run(
+    toy_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(toy_run)
+    assert main(["train", "toy", "--jobs", "1"]) == 0
+    written = capsys.readouterr()
+    assert written.out.strip() == str(toy_run)
+    assert written.err == ""
+    assert contents(toy_run) == before
+
+
+def test_another_request_gets_another_directory(
+    toy_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "toy", "--jobs", "1", "--set", "width=5"]) == 0
+    other = Path(capsys.readouterr().out.strip())
+    assert other != toy_run
+    assert json.loads((other / "manifest.json").read_text())["config"]["width"] == 5
+    assert set(toy_run.parent.iterdir()) == {toy_run, other}
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_a_figure_is_drawn_from_a_run(
+    toy_run: Path, capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
+    file = Path("figures", f"loss.{suffix}")
+    assert main(["figure", "loss", str(toy_run), "-o", str(file)]) == 0
+    assert capsys.readouterr().out.strip() == str(file)
+    assert file.stat().st_size > 500
+
+
+@pytest.mark.usefixtures("toy_studies")
+def test_confirm_can_draw_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["confirm", "toy", "--figures", "--jobs", "1"]) == 0
+    file = Path(capsys.readouterr().out.splitlines()[-1])
+    assert file.name == "loss.png"
+    assert file.is_file()
+
+
+@pytest.mark.usefixtures("toy_studies")
+def test_progress_is_told_in_plain_lines_without_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["train", "toy", "--jobs", "1"])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines] == [
+        "toy: 1 of 2 trained: net",
+        "toy: 2 of 2 trained: twin",
+    ]

@@ -1,0 +1,218 @@
+"""Patching finds the wired circuit, and equals one cell at a time."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from circuits.hooks import record
+from circuits.interventions.passes import answer_logits, resumed_logits
+from circuits.interventions.patching import effect, patch_sweep
+from circuits.interventions.replacement import Transplant, replacing
+from circuits.interventions.sweep import (
+    Reading,
+    change,
+    known,
+    summary,
+    target_log_prob,
+)
+from circuits.interventions.targets import (
+    Grid,
+    Target,
+    head_grid,
+    layer_grid,
+    position_grid,
+)
+from circuits.models.prompts import Prompts
+from circuits.sites import Kind, Site
+from tests.ground_truth import GroundTruth
+from tests.intervention_pairs import (
+    Pair,
+    one_at_a_time,
+    pair_of,
+    random_decoder,
+    random_pair,
+)
+from trained.errors import BadInput
+from trained.task import Batch
+
+
+def restored(truth: GroundTruth, grid: Grid[Target]) -> list[float]:
+    pair = pair_of(truth)
+    patched = patch_sweep(truth.model, pair.clean, pair.corrupt, grid, pair.reading)
+    return effect(patched).mean("example").values.flatten().tolist()
+
+
+def test_the_answer_moves_along_the_wired_path(two_hop: GroundTruth) -> None:
+    """It is at the subject, then at r1, then at r2."""
+    pre = restored(two_hop, position_grid("resid_pre", [0, 1], [0, 1, 2]))
+    assert pre == pytest.approx([1, 0, 0, 0, 1, 0], abs=1e-5)
+    post = restored(two_hop, position_grid("resid_post", [1], [0, 1, 2]))
+    assert post == pytest.approx([0, 0, 1], abs=1e-5)
+
+
+def test_only_the_wired_heads_restore_the_answer(two_hop: GroundTruth) -> None:
+    heads = restored(two_hop, head_grid("head_out", [0, 1], [0, 1]))
+    assert heads == pytest.approx([1, 0, 1, 0], abs=1e-5)
+    assert restored(two_hop, layer_grid("attn_out", [0, 1])) == pytest.approx([1, 1])
+
+
+def test_patterns_that_do_not_depend_on_the_prompt_are_marked(
+    two_hop: GroundTruth,
+) -> None:
+    pair = pair_of(two_hop)
+    grid = head_grid("pattern", [0, 1], [0, 1])
+    with pytest.raises(BadInput, match="no intervention of the sweep changed"):
+        patch_sweep(two_hop.model, pair.clean, pair.corrupt, grid, pair.reading)
+
+
+def test_places_that_prompts_share_are_marked_inert(two_hop: GroundTruth) -> None:
+    pair = pair_of(two_hop)
+    grid = position_grid("resid_pre", [0], [0, 1, 2])
+    patched = patch_sweep(two_hop.model, pair.clean, pair.corrupt, grid, pair.reading)
+    assert patched.provenance["inert"] == [
+        {"layer": 0, "position": 1},
+        {"layer": 0, "position": 2},
+    ]
+
+
+def test_nothing_is_restored_where_there_is_no_circuit(uninformed: GroundTruth) -> None:
+    pair = pair_of(uninformed)
+    grid = position_grid("resid_post", [0, 1], [0, 1, 2])
+    patched = patch_sweep(
+        uninformed.model, pair.clean, pair.corrupt, grid, pair.reading
+    )
+    assert change(patched).values.abs().max() == 0
+    grid = position_grid("resid_pre", [0, 1], [0])
+    same = Batch(pair.corrupt.tokens, pair.clean.targets)
+    flat = Reading(lambda logits, _: logits.logsumexp(-1))
+    patched = patch_sweep(uninformed.model, pair.clean, same, grid, flat)
+    with pytest.raises(BadInput, match="there is nothing to restore"):
+        effect(patched)
+
+
+@pytest.mark.parametrize("kind", ["resid_pre", "resid_mid", "mlp_out"])
+def test_batched_cells_equal_one_at_a_time(kind: Kind) -> None:
+    model, (clean, corrupt, reading) = random_decoder(), random_pair()
+    check_equal(model, clean, corrupt, reading, position_grid(kind, range(3), range(5)))
+
+
+@pytest.mark.parametrize("kind", ["head_out", "pattern", "value"])
+def test_batched_heads_equal_one_at_a_time(kind: Kind) -> None:
+    model, (clean, corrupt, reading) = random_decoder(), random_pair()
+    grid = head_grid(kind, range(3), range(3), positions=(1, 4))
+    check_equal(model, clean, corrupt, reading, grid)
+
+
+def check_equal(
+    model: torch.nn.Module,
+    clean: Batch,
+    corrupt: Batch,
+    reading: Reading,
+    grid: Grid[Target],
+) -> None:
+    patched = patch_sweep(model, clean, corrupt, grid, reading)
+    values = Transplant(clean).values(model, corrupt, grid.items)
+    cells = [{t.site: replacing(t, corrupt, values[t])} for t in grid.items]
+    alone = one_at_a_time(model, corrupt, cells, reading)
+    torch.testing.assert_close(
+        patched.values.flatten(0, -2), alone, rtol=1e-12, atol=1e-12
+    )
+    assert float(change(patched).values.abs().max()) > 1e-3
+
+
+def test_an_identity_patch_has_no_effect() -> None:
+    model, (clean, corrupt, reading) = random_decoder(), random_pair()
+    grid = layer_grid("resid_post", range(3))
+    with pytest.raises(BadInput, match="no intervention of the sweep changed"):
+        patch_sweep(model, corrupt, corrupt, grid, reading)
+    # Beside a cell that acts, the cells that do not are exactly zero.
+    grid = position_grid("resid_pre", [0, 1], [0, 1])
+    patched = patch_sweep(model, clean, corrupt, grid, reading)
+    assert float(effect(patched).select(position=0).values.abs().max()) < 1e-12
+
+
+def test_patching_everything_restores_everything() -> None:
+    model, (clean, corrupt, reading) = random_decoder(), random_pair()
+    grid = layer_grid("resid_pre", range(3))
+    patched = patch_sweep(model, clean, corrupt, grid, reading)
+    torch.testing.assert_close(patched.values, known(patched, "clean").expand(3, -1))
+    means = effect(patched).mean("example").values
+    torch.testing.assert_close(means, torch.ones(3).to(means))
+
+
+def test_a_role_is_patched_wherever_it_is(two_hop: GroundTruth) -> None:
+    """The subject of the clean prompts stands at another column."""
+    pair = pair_of(two_hop)
+    n = len(pair.clean.targets)
+    zeros, ones = torch.zeros(n, 1, dtype=torch.long), torch.ones(n, 1).long()
+    corrupt = pair.corrupt._replace(roles={"subject": zeros})
+    tokens = pair.clean.tokens[:, [1, 0, 2]]
+    clean = Batch(tokens, pair.clean.targets, {"subject": ones})
+    grid = Grid({"what": ("token",)}, (Target(Site("resid_pre"), None, "subject"),))
+    values = Transplant(clean).values(two_hop.model, corrupt, grid.items)
+    own = values[grid.items[0]][:, 0, two_hop.subspaces["token"]].argmax(-1)
+    assert torch.equal(own, pair.clean.tokens[:, 0])
+    with pytest.raises(BadInput, match="unknown role 'object'"):
+        Target(Site("resid_pre"), None, "object").mask(corrupt, torch.zeros(n, 3, 2))
+
+
+def test_the_summary_holds_the_mean_and_its_interval() -> None:
+    model, (clean, corrupt, _) = random_decoder(), random_pair()
+    reading = Reading(target_log_prob, at=3)
+    grid = position_grid("resid_mid", [0, 2], [1, "last"])
+    shares = effect(patch_sweep(model, clean, corrupt, grid, reading))
+    table = summary(shares)
+    assert table.axes == ("statistic", "layer", "position")
+    assert table.labels["position"] == (1, "last")
+    mean, low, high = table.values
+    torch.testing.assert_close(mean, shares.mean("example").values)
+    assert bool((low <= mean).all())
+    assert bool((mean <= high).all())
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_pass_from_a_stored_residual_equals_a_whole_one(layer: int) -> None:
+    model, (_, corrupt, _) = random_decoder(), random_pair()
+    with record(model, [Site("resid_pre", layer)]) as seen:
+        whole = answer_logits(model, corrupt, 2)
+    residual: Tensor = seen[Site("resid_pre", layer)]
+    assert torch.equal(resumed_logits(model, corrupt, residual, layer, 2), whole)
+
+
+def test_bad_places_are_named() -> None:
+    model, pair = random_decoder(), random_pair()
+
+    def patch(pair: Pair, target: Target) -> None:
+        grid = Grid({"what": (0,)}, (target,))
+        patch_sweep(model, pair.clean, pair.corrupt, grid, pair.reading)
+
+    with pytest.raises(BadInput, match=r"unknown position '\[9\]'; .* 0 to 4"):
+        patch(pair, Target(Site("resid_pre"), positions=9))
+    with pytest.raises(BadInput, match=r"unknown head '\[7\]'; .* 0 to 2"):
+        patch(pair, Target(Site("head_out"), heads=(7,)))
+    with pytest.raises(BadInput, match="unknown site with heads"):
+        Target(Site("mlp_out"), heads=(0,))
+    shorter = pair._replace(clean=Batch(pair.clean.tokens[:, :3], pair.clean.targets))
+    with pytest.raises(BadInput, match="prompts of 3 and of 5 tokens: name a role"):
+        patch(shorter, Target(Site("resid_pre"), positions=1))
+
+
+def test_columns_of_prompts_padded_differently_are_not_exchanged() -> None:
+    """Column 1 of a prompt of four tokens is not column 1 of one of five."""
+    _, (clean, corrupt, _) = random_decoder(), random_pair()
+    mask = torch.ones(4, 5, dtype=torch.bool)
+    whole = Prompts(corrupt.tokens, mask, corrupt.targets)
+    padded = Prompts(clean.tokens, mask.clone(), clean.targets)
+    padded.mask[2, 0] = False
+    target = Target(Site("resid_pre"), positions=1)
+    with pytest.raises(BadInput, match="padded at different positions: name a role"):
+        Transplant(padded)._aligned(target, whole, torch.zeros(4, 5, 12))
+
+
+def test_patterns_whose_roles_are_elsewhere_are_not_exchanged() -> None:
+    _, (clean, corrupt, _) = random_decoder(), random_pair()
+    here = corrupt._replace(roles={"it": torch.full((4, 1), 1)})
+    there = clean._replace(roles={"it": torch.full((4, 1), 2)})
+    target = Target(Site("pattern"), (0,), "it")
+    with pytest.raises(BadInput, match="'it' is at other positions"):
+        Transplant(there)._aligned(target, here, torch.zeros(4, 3, 5, 5))
