@@ -18,13 +18,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from trained import zoo
+from trained import store
 from trained.config import as_dict, override
 from trained.errors import BadInput
 from trained.store import Run, write_json
-from trained.threads import threads
 from trained.trainer import Engine, Observer
-from trained.training import train
+from trained.training import threads, train
 
 from .claims import Verdict, judge
 from .command.request import Request
@@ -122,7 +121,7 @@ def confirm_run(run: Run, *, started: float | None = None) -> Confirmation:
         verdicts = judge(study.claims(config), study.observe(run))
     seconds = time.perf_counter() - started
     confirmation = Confirmation(run, verdicts, seconds)
-    if run.path.resolve().parent != zoo.FOLDER.resolve():
+    if run.path.resolve().parent != store.SHIPPED.resolve():
         # A shipped run stays as it is.
         write_json(run.path / "verdicts.json", confirmation.as_dict())
     return confirmation

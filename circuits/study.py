@@ -13,9 +13,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from trained.config import from_dict
+from trained.config import Preset, from_dict
 from trained.errors import unknown
-from trained.preset import Preset
 
 from .claims import Claim
 

@@ -20,11 +20,11 @@ from transformer_lens import patching
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from circuits.hooks import Model, intervene
+from circuits.interventions.edit import Transplant, replacing
+from circuits.interventions.part import position_grid
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.patching import patch_sweep
-from circuits.interventions.replacement import Transplant, replacing
 from circuits.interventions.sweep import Reading, logit_difference
-from circuits.interventions.targets import position_grid
 from circuits.models.open import wrap
 from trained.seeding import generator
 from trained.task import Batch

@@ -15,9 +15,8 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from trained.arm import Arm, Data, Stage
+from trained.arm import Arm, Data, Stage, adam
 from trained.decoder import Decoder, DecoderConfig
-from trained.optimiser import adam
 from trained.recall.arms import arms
 from trained.recall.config import QUICK
 from trained.seeding import generator

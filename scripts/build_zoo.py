@@ -11,7 +11,7 @@ from pathlib import Path
 from circuits.command.request import CONFIRMED, Request, guarded
 from circuits.confirm import prepare, train_run
 from circuits.study import STUDIES
-from trained.zoo import FOLDER
+from trained.store import SHIPPED
 
 
 def main() -> int:
@@ -20,10 +20,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             run = prepare(Request(slug, preset="zoo", out=Path(folder)))
             train_run(run)
-            shutil.rmtree(FOLDER / slug, ignore_errors=True)
-            shutil.copytree(run.path, FOLDER / slug)
-        size = sum(file.stat().st_size for file in (FOLDER / slug).rglob("*"))
-        print(f"{FOLDER / slug}: {size / 1e6:.2f} MB")
+            shutil.rmtree(SHIPPED / slug, ignore_errors=True)
+            shutil.copytree(run.path, SHIPPED / slug)
+        size = sum(file.stat().st_size for file in (SHIPPED / slug).rglob("*"))
+        print(f"{SHIPPED / slug}: {size / 1e6:.2f} MB")
     return CONFIRMED
 
 

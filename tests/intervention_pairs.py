@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from circuits.hooks import Model, intervene
-from circuits.interventions.cells import Cell
+from circuits.interventions.edit import Cell
+from circuits.interventions.part import Examples
 from circuits.interventions.passes import answer_logits
-from circuits.interventions.places import Examples
 from circuits.interventions.sweep import Reading, logit_difference
 from tests.ground_truth import Decoder, DecoderConfig, GroundTruth
 from trained.task import Batch

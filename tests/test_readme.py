@@ -15,7 +15,7 @@ def example(mention: str) -> str:
 
 
 def test_the_example_on_a_small_model_shows_what_it_says(capsys):
-    exec(compile(example("zoo.load"), str(README), "exec"), {})
+    exec(compile(example("store.shipped"), str(README), "exec"), {})
     pattern, accuracy = capsys.readouterr().out.strip().splitlines()
     s1, a1, s2, a2, *_ = map(float, re.findall(r"\d\.\d+", pattern))
     assert abs(s1 - a1) < 0.01

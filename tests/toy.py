@@ -14,10 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from trained.arm import Arm, Stage
-from trained.config import require
-from trained.optimiser import Optimiser, adam, gradient_descent
-from trained.preset import Preset
+from trained.arm import Arm, Optimiser, Stage, adam, gradient_descent
+from trained.config import Preset, require
 from trained.seeding import generator
 from trained.store import Run
 from trained.trainer import Engine, Observer

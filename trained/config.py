@@ -8,7 +8,17 @@ configuration that exists is one that can be run.
 import dataclasses
 import types
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from .errors import BadInput, unknown
 
@@ -105,3 +115,13 @@ def _parse_scalar(text: str, hint: Any, key: str) -> Any:
     except ValueError as error:
         name = {"int": "a whole number", "float": "a number"}[hint.__name__]
         raise BadInput(f"{key}={text}: expected {name}") from error
+
+
+@dataclass(frozen=True)
+class Preset(Generic[Config]):
+    """What `--preset` chooses."""
+
+    config: Config
+    n_seeds: int
+    cost: str
+    """How long it takes on two CPU cores, for people."""

@@ -184,3 +184,28 @@ class Run:
 def concatenate(groups: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Groups of seeds joined along their seed axis."""
     return {name: torch.cat([g[name] for g in groups]) for name in groups[0]}
+
+
+SHIPPED = Path(__file__).parent / "checkpoints"
+"""Where the shipped runs are."""
+
+
+def shipped_names() -> tuple[str, ...]:
+    """The runs that are shipped."""
+    return tuple(sorted(file.parent.name for file in SHIPPED.glob("*/manifest.json")))
+
+
+def shipped(name: str) -> Run:
+    """A shipped run."""
+    if name not in shipped_names():
+        raise unknown("zoo run", name, shipped_names())
+    return Run.open(SHIPPED / name)
+
+
+def open_run(path_or_name: str) -> Run:
+    """The run at a path, or the shipped one of that name."""
+    if path_or_name in shipped_names() and not Path(path_or_name).exists():
+        return shipped(path_or_name)
+    if not Path(path_or_name).exists():
+        raise unknown("run or zoo run", path_or_name, shipped_names())
+    return Run.open(Path(path_or_name))

@@ -5,7 +5,7 @@ and skips none.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -17,9 +17,39 @@ from torch import Tensor
 from .arm import Arm, Data, Stage
 from .ensemble import Ensemble, leaves, move, rows, stack
 from .errors import BadInput
-from .history import History
 from .seeding import generator
 from .store import read_tensors, write_tensors
+
+
+class History:
+    """Rows of (step, metric values per seed), kept on the CPU in order of steps."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self._values: dict[str, list[Tensor]] = {}
+
+    def append(self, step: int, values: Mapping[str, Tensor]) -> None:
+        """Add one record; every value has the seed axis only."""
+        self.steps.append(step)
+        for name, value in values.items():
+            self._values.setdefault(name, []).append(value.detach().cpu().clone())
+
+    def repeat(self, step: int) -> None:
+        """Add a record equal to the last one: nothing can have changed."""
+        self.append(step, {name: column[-1] for name, column in self._values.items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every metric as [seed, record]."""
+        return {name: torch.stack(col, dim=1) for name, col in self._values.items()}
+
+    @classmethod
+    def restore(cls, steps: list[int], tensors: Mapping[str, Tensor]) -> "History":
+        """The history that `steps` and `tensors` came from."""
+        history = cls()
+        history.steps = list(steps)
+        history._values = {name: list(t.unbind(1)) for name, t in tensors.items()}
+        return history
+
 
 Batching = Literal["auto", "vmap", "loop"]
 

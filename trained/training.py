@@ -7,7 +7,8 @@ seeds trained one by one, that end with other weights than one unbroken batched 
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +18,24 @@ from torch import Tensor, nn
 from .arm import Arm
 from .ensemble import leaves, stack
 from .errors import BadInput
-from .history import History
 from .store import Run, concatenate, read_tensors
-from .threads import threads
-from .trainer import Engine, Observer, Trainer, stacked_models, weights_file
+from .trainer import Engine, History, Observer, Trainer, stacked_models, weights_file
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Use this many threads inside the block.
+
+    Small matrices gain nothing from a second thread, and on a busy machine the two
+    wait for each other: seconds can become minutes.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
 
 OVERHEAD_BOUND_SECONDS = 0.003
 """A step shorter than this spends its time on dispatch, so stacking seeds pays

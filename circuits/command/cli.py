@@ -162,7 +162,7 @@ def _probe(options: argparse.Namespace) -> int:
 
 def _figure(options: argparse.Namespace) -> int:
     from probes.figures import FORMATS, save
-    from trained.zoo import open_run
+    from trained.store import open_run
 
     if options.output.suffix.removeprefix(".") not in FORMATS:
         raise unknown("figure format", options.output.suffix, FORMATS)

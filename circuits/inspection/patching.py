@@ -2,10 +2,9 @@
 
 import torch
 
+from circuits.interventions.part import position_grid, with_targets
 from circuits.interventions.patching import effect, patch_sweep
-from circuits.interventions.places import with_targets
 from circuits.interventions.sweep import Reading, logit_difference
-from circuits.interventions.targets import position_grid
 from probes.measurement import Measurement
 from trained.errors import BadInput
 

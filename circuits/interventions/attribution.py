@@ -19,8 +19,8 @@ from probes.measurement import Measurement
 from trained.decoder import Decoder
 from trained.errors import BadInput
 
+from .part import Examples, Places, column
 from .passes import activations, sites_of
-from .places import Examples, Places, column
 
 
 @torch.no_grad()

@@ -27,11 +27,10 @@ from circuits.hooks import Edit, Model
 from circuits.sites import Site
 from probes.measurement import Measurement
 
-from .cells import Cell, acting, merged
+from .edit import Cell, acting, merged
 from .head_matrices import Circuit, HeadMatrices, head_matrices
-from .places import Examples
+from .part import Examples, Grid, Target
 from .sweep import Reading, sweep
-from .targets import Grid, Target
 
 Pattern = Float[Tensor, "batch head query key"]
 States = Float[Tensor, "batch pos d_model"]

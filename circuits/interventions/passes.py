@@ -18,7 +18,7 @@ from circuits.hooks import Model, forward, module_of, record
 from circuits.sites import Site
 from trained.decoder import Decoder
 
-from .places import Examples, Places, column
+from .part import Examples, Places, column
 
 Residual = Float[Tensor, "batch pos d_model"]
 AnswerLogits = Float[Tensor, "batch d_vocab"]

@@ -14,11 +14,10 @@ from probes.measurement import Measurement
 from trained.errors import BadInput
 
 from .ablation import ablation_sweep
+from .edit import Transplant
+from .part import Examples, Grid, Target, with_targets
 from .passes import answer_logits
-from .places import Examples, with_targets
-from .replacement import Transplant
 from .sweep import Reading, derived, known
-from .targets import Grid, Target
 
 
 @torch.no_grad()

@@ -26,12 +26,18 @@ from circuits.sites import Kind, Site
 from probes.measurement import Measurement
 from trained.errors import BadInput, unknown
 
-from .cells import Cell
+from .edit import Cell
+from .part import (
+    Examples,
+    Grid,
+    Target,
+    require_same_layout,
+    require_same_places,
+    with_targets,
+)
 from .passes import activations, sites_of
 from .patching import with_clean
-from .places import Examples, require_same_layout, require_same_places, with_targets
 from .sweep import Reading, sweep
-from .targets import Grid, Target
 
 Delta = Float[Tensor, "batch pos d_model"]
 

@@ -20,10 +20,9 @@ from probes.measurement import Measurement
 from probes.statistics import bootstrap_interval
 from trained.errors import BadInput
 
-from .cells import Cell, changed
+from .edit import Cell, changed
+from .part import Examples, Grid, Places, rows_of
 from .passes import activations, answer_logits, can_resume, resumed_logits
-from .places import Examples, Places, rows_of
-from .targets import Grid
 
 Metric = Callable[[Tensor, Any], Tensor]
 """(logits at the answer [batch d_vocab], the examples) -> a number per example."""

@@ -13,8 +13,8 @@ import torch
 from trained.errors import BadInput, unknown
 
 from .contract import check_model
+from .files import Loading, load
 from .language_model import LanguageModel, from_bridge, from_hf, run_hf
-from .model_files import Loading, load
 
 BACKENDS = ("hf", "bridge", "nnsight")
 DTYPES = {

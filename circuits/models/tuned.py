@@ -7,8 +7,7 @@ from pathlib import Path
 
 from trained.config import as_dict
 from trained.errors import BadInput
-from trained.finetuning import Curriculum, Lists, fine_tuning
-from trained.finetuning_config import FineTuning
+from trained.finetuning import Curriculum, FineTuning, Lists, fine_tuning
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import restore, train

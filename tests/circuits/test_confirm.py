@@ -11,7 +11,7 @@ from circuits.claims import Claim
 from circuits.command.request import Request
 from circuits.confirm import confirm_run, prepare, study_of, train_run
 from tests import toy
-from trained import zoo
+from trained import store
 from trained.arm import Arm
 from trained.errors import BadInput
 from trained.trainer import Observer
@@ -148,6 +148,6 @@ def test_a_shipped_run_stays_as_it_is(
 ) -> None:
     run = prepare(request_for)
     train_run(run, jobs=1)
-    monkeypatch.setattr(zoo, "FOLDER", run.path.parent)
+    monkeypatch.setattr(store, "SHIPPED", run.path.parent)
     confirm_run(run)
     assert not (run.path / "verdicts.json").exists()

@@ -10,8 +10,14 @@ from tests.random_models import N_LAYERS, letter_tokenizer, random_model
 from tests.toy import start_run
 from trained.errors import BadInput
 from trained.facts import Fact, answer_scores, encode
-from trained.finetuning import Curriculum, fine_tuning, last_blocks
-from trained.finetuning_config import PAPER, QUICK, FineTuning
+from trained.finetuning import (
+    PAPER,
+    QUICK,
+    Curriculum,
+    FineTuning,
+    fine_tuning,
+    last_blocks,
+)
 from trained.trainer import Engine, Observer
 from trained.training import restore, train
 

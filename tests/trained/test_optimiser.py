@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trained.optimiser import Optimiser, adam, gradient_descent
+from trained.arm import Optimiser, adam, gradient_descent
 
 
 def rates(optimiser: Optimiser, steps: int) -> list[float]:

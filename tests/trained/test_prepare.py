@@ -5,8 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from trained.arm import Arm, Stage
-from trained.optimiser import gradient_descent
+from trained.arm import Arm, Stage, gradient_descent
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import restore, train

@@ -6,10 +6,8 @@ import torch
 
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
 from tests.toy import start_run
-from trained.facts import Fact, answer_loss, encode
-from trained.finetuning import Curriculum, fine_tuning, last_blocks
-from trained.finetuning_config import FineTuning
-from trained.resumed_facts import resumed_loss, run_frozen
+from trained.facts import Fact, answer_loss, encode, resumed_loss, run_frozen
+from trained.finetuning import Curriculum, FineTuning, fine_tuning, last_blocks
 from trained.trainer import Engine
 from trained.training import restore, train
 

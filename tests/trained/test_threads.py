@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trained.threads import threads
+from trained.training import threads
 
 
 def test_threads_are_set_and_given_back_even_after_an_error() -> None:

@@ -25,9 +25,8 @@ from tests.toy import (
     start_run,
     two_stage_arm,
 )
-from trained.arm import Arm, Stage
+from trained.arm import Arm, Optimiser, Stage, adam, gradient_descent
 from trained.errors import BadInput
-from trained.optimiser import Optimiser, adam, gradient_descent
 from trained.store import Run
 from trained.trainer import Engine, Observer
 from trained.training import restore, train

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from trained.config import require
+from trained.config import Preset, require
 from trained.errors import unknown
-from trained.preset import Preset
 
 PARTS = ("block", "relu", "gpt", "linear")
 CURRICULA = ("joint", "SA", "AS_T", "AS_E")

@@ -17,8 +17,7 @@ from torch.nn.functional import cross_entropy
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from trained.arm import Arm, Stage
-from trained.optimiser import gradient_descent
+from trained.arm import Arm, Stage, gradient_descent
 from trained.seeding import generator
 
 from .config import Config

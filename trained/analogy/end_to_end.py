@@ -7,8 +7,7 @@ so both readings run at both scales; nothing is frozen.
 from dataclasses import dataclass
 from functools import partial
 
-from trained.arm import Arm, Stage
-from trained.optimiser import gradient_descent
+from trained.arm import Arm, Stage, gradient_descent
 from trained.seeding import generator
 
 from .block import ReluBlock

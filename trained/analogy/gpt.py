@@ -6,9 +6,8 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from trained.arm import Arm, Stage
+from trained.arm import Arm, Optimiser, Stage
 from trained.decoder import Decoder, DecoderConfig
-from trained.optimiser import Optimiser
 from trained.seeding import generator
 
 from .config import Config

@@ -8,8 +8,7 @@ before similarity does not transfer is a claim about these frozen values.
 from collections.abc import Mapping
 from functools import partial
 
-from trained.arm import Arm, Draw, Stage
-from trained.optimiser import gradient_descent
+from trained.arm import Arm, Draw, Stage, gradient_descent
 from trained.seeding import generator
 
 from .block import ATTENTION, HEAD, LinearBlock

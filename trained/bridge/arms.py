@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from trained.arm import Arm, Quantity, Stage
+from trained.arm import Arm, Optimiser, Quantity, Stage, adam, gradient_descent
 from trained.decoder import Decoder, DecoderConfig
-from trained.optimiser import Optimiser, adam, gradient_descent
 from trained.seeding import generator
 from trained.task import Batch
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from trained.config import require
-from trained.preset import Preset
+from trained.config import Preset, require
 
 N_HEADS = 4
 

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from trained.threads import threads
+from trained.training import threads
 
 Norm = Literal["nuclear", "frobenius"]
 """Bias of a factorised model, and of its control that trains Z itself."""

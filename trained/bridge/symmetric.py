@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from trained.threads import threads
+from trained.training import threads
 
 
 @dataclass(frozen=True)

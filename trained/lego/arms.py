@@ -9,8 +9,7 @@ from functools import partial
 
 import torch
 
-from trained.arm import Arm, Data, Draw, Quantity, Stage
-from trained.optimiser import Optimiser, adam
+from trained.arm import Arm, Data, Draw, Optimiser, Quantity, Stage, adam
 from trained.seeding import generator
 
 from .action import Action, action

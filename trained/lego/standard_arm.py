@@ -7,8 +7,7 @@ states neither the number of sentences nor the width; ours are below.
 import torch
 from torch import Tensor
 
-from trained.arm import Arm, Stage
-from trained.optimiser import adam
+from trained.arm import Arm, Stage, adam
 from trained.seeding import generator
 
 from .action import action

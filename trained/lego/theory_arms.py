@@ -15,8 +15,7 @@ from itertools import accumulate
 
 from torch import Tensor
 
-from trained.arm import Arm, Stage
-from trained.optimiser import adam, gradient_descent
+from trained.arm import Arm, Stage, adam, gradient_descent
 from trained.seeding import generator
 
 from .action import Action, action

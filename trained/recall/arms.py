@@ -12,8 +12,7 @@ from functools import partial
 
 import torch
 
-from trained.arm import Arm, Data, Stage
-from trained.optimiser import Optimiser, adam, gradient_descent
+from trained.arm import Arm, Data, Optimiser, Stage, adam, gradient_descent
 from trained.seeding import generator
 
 from .config import Config

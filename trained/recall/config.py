@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from math import factorial
 
-from trained.config import require
+from trained.config import Preset, require
 from trained.errors import unknown
-from trained.preset import Preset
 
 MOST_SUBJECTS = 64
 """The affine table has n(n-1) relations and the memory 3 n^2 neurons."""

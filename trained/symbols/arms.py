@@ -8,8 +8,7 @@ from functools import cache, partial
 
 from torch import nn
 
-from trained.arm import Arm, Quantity, Stage
-from trained.optimiser import adam
+from trained.arm import Arm, Quantity, Stage, adam
 from trained.seeding import generator
 
 from .baselines import Perceptron, Recurrent

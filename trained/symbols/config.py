@@ -5,8 +5,7 @@ from itertools import pairwise
 from math import log
 from typing import Literal
 
-from trained.config import require
-from trained.preset import Preset
+from trained.config import Preset, require
 
 from .language_sizes import Language
 from .tasks import task

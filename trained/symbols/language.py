@@ -15,9 +15,8 @@ from jaxtyping import Int
 from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy
 
-from trained.arm import Arm, Stage
+from trained.arm import Arm, Optimiser, Stage
 from trained.decoder import Decoder, DecoderConfig
-from trained.optimiser import Optimiser
 from trained.seeding import generator
 
 from .config import Config

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from circuits.claims import Claim
 from circuits.command.cli import main
 from circuits.study import STUDIES
-from trained import zoo
+from trained import store
 
 Refuse = Callable[..., str]
 
@@ -141,7 +141,9 @@ def foreign(file: Path) -> None:
 
 
 def of_another_study(file: Path) -> None:
-    shutil.copy(zoo.FOLDER / "recall" / "full-affine" / "weights-0.safetensors", file)
+    shutil.copy(
+        store.SHIPPED / "recall" / "full-affine" / "weights-0.safetensors", file
+    )
 
 
 WEIGHTS = "net/weights-3.safetensors"
@@ -195,7 +197,7 @@ def test_a_run_with_weights_of_another_study_is_refused_by_a_real_study(
 ) -> None:
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(zoo.FOLDER / "recall", "mine")
+    shutil.copytree(store.SHIPPED / "recall", "mine")
     (last,) = Path("mine", "full-affine").glob("weights-[!0]*")
     shutil.copy(toy_run / WEIGHTS, last)
     message = refuse("figure", "attention", "mine", "-o", "x.png")

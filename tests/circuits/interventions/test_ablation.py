@@ -5,10 +5,10 @@ import torch
 
 from circuits.hooks import record
 from circuits.interventions.ablation import Mean, Resample, Zero, ablate, ablation_sweep
+from circuits.interventions.edit import Replacement, replacing
+from circuits.interventions.part import Target, head_grid, layer_grid, position_grid
 from circuits.interventions.passes import activations
-from circuits.interventions.replacement import Replacement, replacing
 from circuits.interventions.sweep import change
-from circuits.interventions.targets import Target, head_grid, layer_grid, position_grid
 from circuits.models.prompts import Prompts
 from circuits.sites import Site
 from tests.ground_truth import GroundTruth, accuracy

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from circuits.hooks import record
-from circuits.interventions.knockout import (
+from circuits.interventions.ablation import (
     Edges,
     edge_grid,
     knock_out,
     knockout_sweep,
     renormalised,
 )
+from circuits.interventions.part import Grid
 from circuits.interventions.sweep import Reading, change, target_log_prob
-from circuits.interventions.targets import Grid
 from circuits.sites import Site
 from tests.ground_truth import GroundTruth, accuracy
 from tests.intervention_pairs import (

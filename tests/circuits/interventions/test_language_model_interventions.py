@@ -11,9 +11,22 @@ from torch import Tensor
 from transformer_lens import patching as transformer_lens_patching
 
 from circuits.hooks import intervene
-from circuits.interventions.ablation import Mean, Zero, ablation_sweep
+from circuits.interventions.ablation import (
+    Mean,
+    Zero,
+    ablation_sweep,
+    edge_grid,
+    knockout_sweep,
+)
 from circuits.interventions.attribution import logit_attribution
-from circuits.interventions.knockout import edge_grid, knockout_sweep
+from circuits.interventions.edit import Transplant, replacing
+from circuits.interventions.part import (
+    Grid,
+    Target,
+    head_grid,
+    layer_grid,
+    position_grid,
+)
 from circuits.interventions.passes import activations, answer_logits
 from circuits.interventions.patching import effect, patch_sweep
 from circuits.interventions.path_patching import (
@@ -22,15 +35,7 @@ from circuits.interventions.path_patching import (
     path_patch_sweep,
     paths_by_head,
 )
-from circuits.interventions.replacement import Transplant, replacing
 from circuits.interventions.sweep import Reading, change, logit_difference
-from circuits.interventions.targets import (
-    Grid,
-    Target,
-    head_grid,
-    layer_grid,
-    position_grid,
-)
 from circuits.models import open as pretrained
 from circuits.models.language_model import LanguageModel
 from circuits.models.prompts import Prompts

@@ -5,22 +5,22 @@ import torch
 from torch import Tensor
 
 from circuits.hooks import record
+from circuits.interventions.edit import Transplant, replacing
+from circuits.interventions.part import (
+    Grid,
+    Target,
+    head_grid,
+    layer_grid,
+    position_grid,
+)
 from circuits.interventions.passes import answer_logits, resumed_logits
 from circuits.interventions.patching import effect, patch_sweep
-from circuits.interventions.replacement import Transplant, replacing
 from circuits.interventions.sweep import (
     Reading,
     change,
     known,
     summary,
     target_log_prob,
-)
-from circuits.interventions.targets import (
-    Grid,
-    Target,
-    head_grid,
-    layer_grid,
-    position_grid,
 )
 from circuits.models.prompts import Prompts
 from circuits.sites import Kind, Site

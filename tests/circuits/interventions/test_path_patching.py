@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from circuits.hooks import intervene
-from circuits.interventions.cells import Cell
+from circuits.interventions.edit import Cell
+from circuits.interventions.part import Grid, Target, head_grid, layer_grid
 from circuits.interventions.passes import activations, answer_logits
 from circuits.interventions.patching import effect
 from circuits.interventions.path_patching import (
@@ -18,7 +19,6 @@ from circuits.interventions.path_patching import (
     paths_by_head,
 )
 from circuits.interventions.sweep import change
-from circuits.interventions.targets import Grid, Target, head_grid, layer_grid
 from circuits.sites import Site
 from tests.ground_truth import Decoder, DecoderConfig, GroundTruth
 from tests.intervention_pairs import pair_of, random_decoder, random_pair

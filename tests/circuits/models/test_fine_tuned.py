@@ -12,8 +12,7 @@ from circuits.models.open import behind
 from tests.word_models import word_model
 from trained.errors import BadInput
 from trained.facts import Fact, answer_scores, encode
-from trained.finetuning import Curriculum
-from trained.finetuning_config import FineTuning
+from trained.finetuning import Curriculum, FineTuning
 
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn"]
 COLOURS = ["red", "blue", "green", "grey", "white", "black"]

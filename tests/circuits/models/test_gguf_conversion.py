@@ -3,9 +3,9 @@ import sys
 import pytest
 import torch
 
-from circuits.models import gguf_conversion
+from circuits.models import files
 from circuits.models import open as pretrained
-from circuits.models.gguf_conversion import cache_folder, converted
+from circuits.models.files import cache_folder, converted
 from tests.tiny_gguf import write_tiny_llama
 from trained.errors import BadInput
 
@@ -43,7 +43,7 @@ def test_a_file_is_converted_once_for_each_dtype(gguf, cache, monkeypatch):
     half = converted(path, torch.float16)
     assert {folder, half} == set(cache.iterdir())
 
-    monkeypatch.delattr(gguf_conversion, "_convert")
+    monkeypatch.delattr(files, "_convert")
     assert converted(path, torch.float32) == folder
 
 
@@ -53,7 +53,7 @@ def test_a_failed_conversion_leaves_nothing(gguf, cache, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gguf_conversion, "_publish", fail)
+    monkeypatch.setattr(files, "_publish", fail)
     with pytest.raises(KeyboardInterrupt):
         converted(path, torch.float32)
     assert list(cache.iterdir()) == []
@@ -65,7 +65,7 @@ def test_another_process_may_convert_the_same_file_meanwhile(gguf, cache):
     partial = cache / "partial"
     partial.mkdir()
     (partial / "config.json").touch()
-    gguf_conversion._publish(partial, folder)
+    files._publish(partial, folder)
 
     assert (folder / "model.safetensors").is_file()
 
@@ -89,7 +89,7 @@ def test_without_the_gguf_package_the_error_says_what_to_run(tmp_path, monkeypat
     path = tmp_path / "x.gguf"
     path.write_bytes(b"GGUF")
     monkeypatch.setitem(sys.modules, "gguf", None)
-    monkeypatch.setattr(gguf_conversion, "find_spec", lambda _name: None)
+    monkeypatch.setattr(files, "find_spec", lambda _name: None)
     with pytest.raises(BadInput, match="needs the package gguf: run `make setup-llm`"):
         converted(path, torch.float32)
 

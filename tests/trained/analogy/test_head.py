@@ -5,8 +5,7 @@ from trained.analogy.block import HEAD, LinearBlock
 from trained.analogy.data import analogy_world
 from trained.analogy.head import HeadDescent
 from trained.analogy.quantities import premise_loss
-from trained.arm import Arm, Stage
-from trained.optimiser import gradient_descent
+from trained.arm import Arm, Stage, gradient_descent
 from trained.seeding import generator
 from trained.store import Run
 from trained.trainer import Engine

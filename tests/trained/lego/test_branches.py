@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.lego_models import sentences, wired
-from trained.arm import Arm, Stage
+from trained.arm import Arm, Stage, adam
 from trained.errors import BadInput
 from trained.lego.answers import right_steps
 from trained.lego.branches import UNIFORM, Branch, Branches
@@ -19,7 +19,6 @@ from trained.lego.losses import (
     watch,
     weighted_loss,
 )
-from trained.optimiser import adam
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import restore, train

@@ -3,8 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trained.arm import Arm, Stage
-from trained.optimiser import gradient_descent
+from trained.arm import Arm, Stage, gradient_descent
 from trained.recall.algorithm import Problem, Schedule, algorithm1
 from trained.recall.patterns import (
     answer_loss,

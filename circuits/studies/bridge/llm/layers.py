@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from circuits.interventions.part import column
 from circuits.interventions.passes import activations
-from circuits.interventions.places import column
 from circuits.models.language_model import LanguageModel
 from circuits.models.prompts import Prompts
 from circuits.sites import Site

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.hooks import Edit, intervene
-from circuits.interventions.cells import merged
-from circuits.interventions.knockout import Edges, knock_out
+from circuits.interventions.ablation import Edges, knock_out
+from circuits.interventions.edit import merged
 from circuits.models.language_model import LanguageModel
 from circuits.models.prompts import Prompts
 from circuits.sites import Site

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.hooks import Edit, intervene
-from circuits.interventions.knockout import Edges, knock_out
+from circuits.interventions.ablation import Edges, knock_out
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.sweep import target_log_prob
 from circuits.models.language_model import LanguageModel

@@ -34,7 +34,7 @@ from trained.analogy.facts import (
     permuted_categories,
     similarity_sentence,
 )
-from trained.finetuning_config import FineTuning
+from trained.finetuning import FineTuning
 
 FALCON = Fact("Falcon", "Kestrel", "diving at prey", "CapableOf", "raptor")
 TEXTS = [

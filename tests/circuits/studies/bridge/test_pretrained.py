@@ -36,7 +36,7 @@ from circuits.studies.bridge.llm.facts import ATTRIBUTES, FIRST, IDENTITY, Place
 from circuits.tally import Tally
 from tests.word_models import word_model
 from trained.errors import BadInput
-from trained.finetuning_config import FineTuning
+from trained.finetuning import FineTuning
 
 PERU = Place("Machu Picchu", "Peru", "Lima", "Spanish")
 CHILE = Place("The Atacama Desert", "Chile", "Santiago", "Spanish")

@@ -20,7 +20,7 @@ from circuits.studies.bridge.context import Context, Specimen, last_logits, ood
 from circuits.studies.bridge.evidence import observe
 from circuits.studies.bridge.figures import FIGURES
 from probes.figures import save
-from trained import zoo
+from trained import store
 from trained.bridge import arms as module
 from trained.bridge.arms import arms, embedding, gpt, model_of, world_of
 from trained.bridge.config import PRESETS, Config
@@ -146,7 +146,7 @@ def test_a_run_without_variants_has_no_claims_on_them() -> None:
 
 
 def test_the_shipped_run_tells_the_story() -> None:
-    shipped = zoo.load("bridge")
+    shipped = store.shipped("bridge")
     context = Context(shipped)
     assert context.each(gpt(), ood) == context.each(embedding(), ood) == [1.0]
     assert max(context.each(gpt(1, "none"), ood)) <= 1 / 6

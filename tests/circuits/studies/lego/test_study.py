@@ -14,7 +14,7 @@ from circuits.studies.lego.evidence import observe
 from circuits.studies.lego.figures import FIGURES
 from circuits.studies.lego.selftrain import farthest
 from probes.figures import save
-from trained import zoo
+from trained import store
 from trained.lego.arms import BASE, round_name
 from trained.lego.config import PRESETS, Config
 from trained.store import Run
@@ -81,7 +81,7 @@ def test_topics_do_not_overlap(run: Run) -> None:
 
 
 def test_the_shipped_run_tells_the_story() -> None:
-    shipped = zoo.load("lego")
+    shipped = store.shipped("lego")
     context = Context(shipped)
     for group in context.config.groups:
         assert context.curve(context.models(group)[0])[5].all == 1
