@@ -6,12 +6,14 @@ that should share a relation table or a data set simply derive it from the same 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
+
+from .seeding import generator
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,9 @@ class Arm:
     the rest again, as it does for a pretrained model."""
     stackable: bool = True
     """Whether its seeds may become one batched program (not a transformers model)."""
+    threads: int = 1
+    """CPU threads of its training; more pays only for large matrices, and changes
+    bits, so it is part of the request."""
 
     def __post_init__(self) -> None:
         late = [step for step in self.save_steps if not 0 <= step <= self.steps]
@@ -147,3 +152,24 @@ class Arm:
     def seeds(self, seeds: tuple[int, ...]) -> tuple[int, ...]:
         """The seeds of a run that this arm is trained with."""
         return seeds[: self.max_seeds]
+
+
+SHUFFLED = "-shuffled"
+"""What the name of an arm's shuffled twin ends with."""
+
+Shuffle = Callable[[Data, Generator], Data]
+"""(data, randomness) -> the same data with its answers permuted over the examples."""
+
+
+def shuffled(arm: Arm, shuffle: Shuffle) -> Arm:
+    """The null of an arm: the same model, steps and data, on permuted answers."""
+
+    def permuted(stage: Stage) -> Stage:
+        def data(seed: int, step: int) -> Data:
+            source = generator(seed, arm.name, stage.name, "shuffled", step)
+            return shuffle(stage.data(seed, step), source)
+
+        return replace(stage, data=data)
+
+    stages = tuple(permuted(stage) for stage in arm.stages)
+    return replace(arm, name=arm.name + SHUFFLED, stages=stages)

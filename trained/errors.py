@@ -5,6 +5,10 @@ class BadInput(ValueError):
     """A wrong name, value, size or file; the message is one line, with the remedy."""
 
 
+class NothingChanged(BadInput):
+    """An edit that left everything as it was: an ablation of nothing."""
+
+
 def unknown(what: str, given: object, valid: object) -> BadInput:
     """The error for a name that is not among the valid ones.
 

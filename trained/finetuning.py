@@ -11,13 +11,12 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .arm import Arm, Data, Optimiser, Quantity, Stage
-from .config import require
 from .ensemble import leaves
 from .errors import BadInput, unknown
 from .facts import (
@@ -31,39 +30,7 @@ from .facts import (
     resumed_loss,
     run_frozen,
 )
-
-
-@dataclass(frozen=True)
-class FineTuning:
-    """AdamW on lists of facts; the defaults are those of the papers' full runs."""
-
-    epochs: int = 10
-    """Passes over the facts of every phase."""
-    batch_size: int = 16
-    lr: float = 2e-5
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    """Largest norm of the gradient."""
-    last_layers: int | None = None
-    """Train only this many blocks, the last ones; None: every parameter."""
-    autocast: Literal["none", "bfloat16"] = "none"
-    """What the forward pass computes in; the weights stay float32."""
-
-    def __post_init__(self) -> None:
-        require(self.epochs >= 1, f"epochs = {self.epochs} must be at least 1")
-        require(self.batch_size >= 1, f"batch_size = {self.batch_size} must be >= 1")
-        require(self.lr > 0, f"lr = {self.lr} must be positive")
-        require(self.clip > 0, f"clip = {self.clip} must be positive")
-        layers = self.last_layers
-        require(layers is None or layers >= 1, f"last_layers = {layers} must be >= 1")
-
-
-QUICK = FineTuning(epochs=3, batch_size=8, lr=5e-4, last_layers=2)
-"""Under a minute on a CPU for a model of 135 million parameters and 40 facts."""
-
-PAPER = FineTuning(autocast="bfloat16")
-"""Ten epochs of all parameters in batches of 16, for a GPU."""
-
+from .finetuning_config import FineTuning as FineTuning
 
 Lists = Mapping[str, Sequence[Fact]]
 """Facts by the name of their list."""

@@ -3,12 +3,15 @@
 A run is a directory:
 
     manifest.json                 study, preset, config, seeds, device, environment
-    <arm>/arm.json                seeds, saved steps, data hash, seconds: it is done
+    <arm>/arm.json                seeds, saved steps, hashes of data and of all files
+                                  beside it, seconds: it is done
+    <arm>/plan.json               how an unfinished arm is batched; gone when it is done
     <arm>/weights-<step>.safetensors   every tensor with a leading seed axis
     <arm>/metrics.safetensors     `step` and one [seed, record] tensor per metric
     <arm>/group-<i>/...           the state of an unfinished arm; gone when it is done
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -24,7 +27,7 @@ from torch import Tensor
 
 from .errors import BadInput, unknown
 
-SCHEMA = 1
+SCHEMA = 2
 
 MANIFEST = {
     "schema": int,
@@ -37,7 +40,7 @@ MANIFEST = {
 }
 """What a manifest must hold, and of which type."""
 
-RECORD = {"seeds": list, "saved_steps": list, "seconds": float}
+RECORD = {"seeds": list, "saved_steps": list, "seconds": float, "files": dict}
 """The same for the record of a finished arm."""
 
 
@@ -84,6 +87,12 @@ def read_json(path: Path) -> dict[str, Any]:
         raise BadInput(f"cannot read {path}: {error}") from error
 
 
+def sha256(path: Path) -> str:
+    """The hash of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _require_fields(
     file: Path, found: Mapping[str, Any], fields: Mapping[str, type]
 ) -> None:
@@ -106,10 +115,19 @@ class Run:
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any]) -> "Run":
-        """Start a run, or come back to one that was started with the same manifest."""
+        """Start a run, or come back to one that was started with the same manifest.
+
+        `BadInput` if the stored one differs in more than the environment.
+        """
         run = cls(path)
         if not (path / "manifest.json").exists():
             write_json(path / "manifest.json", {"schema": SCHEMA, **manifest})
+        stored, asked = run.manifest, json.loads(json.dumps(manifest))
+        odd = [key for key in asked if stored.get(key) != asked[key]]
+        if set(odd) - {"environment"}:
+            raise BadInput(
+                f"{path} was started with another {odd[0]}; use another --out"
+            )
         return run
 
     @classmethod
@@ -160,20 +178,55 @@ class Run:
         step = steps[-1] if step is None else step
         if step not in steps:
             raise unknown(f"saved step of {arm}", step, steps)
-        return read_tensors(self.path / arm / f"weights-{step}.safetensors")[0]
+        return self._tensors(arm, f"weights-{step}.safetensors")
 
     def metrics(self, arm: str) -> dict[str, Tensor]:
         """`step` [record] and every metric [seed, record] over training."""
-        self.record(arm)
-        return read_tensors(self.path / arm / "metrics.safetensors")[0]
+        return self._tensors(arm, "metrics.safetensors")
+
+    def verify(self, arm: str, seeds: Sequence[int]) -> int:
+        """The number of files of a finished arm; `BadInput` if one is not as written.
+
+        Args:
+            arm: its name.
+            seeds: what it must have been trained with.
+        """
+        record = self.record(arm)
+        if record["seeds"] != list(seeds):
+            raise BadInput(
+                f"{self.path}: arm {arm} has the seeds {record['seeds']}, not "
+                f"{list(seeds)}"
+            )
+        names = [f"weights-{step}.safetensors" for step in record["saved_steps"]]
+        for name in (*names, "metrics.safetensors", *record["files"]):
+            self._check_file(arm, name, record)
+        return len(record["files"])
+
+    def _check_file(self, arm: str, name: str, record: Mapping[str, Any]) -> Path:
+        """A file of an arm, which must be the one that was written."""
+        file, known = self.path / arm / name, record["files"]
+        if name not in known:
+            raise BadInput(f"{file} is not in the record of arm {arm}")
+        if not file.is_file():
+            raise BadInput(f"{file} is missing")
+        if sha256(file) != known[name]:
+            raise BadInput(f"{file} was changed since it was written")
+        return file
+
+    def _tensors(self, arm: str, name: str) -> dict[str, Tensor]:
+        """The tensors in a file of a finished arm."""
+        return read_tensors(self._check_file(arm, name, self.record(arm)))[0]
 
     def finish(
         self, arm: str, metrics: Mapping[str, Tensor], record: Mapping[str, Any]
     ) -> None:
         """Store the metrics of an arm, mark it done and drop its unfinished state."""
-        write_tensors(self.path / arm / "metrics.safetensors", metrics)
-        write_json(self.path / arm / "arm.json", dict(record))
-        for directory in (self.path / arm).glob("group-*"):
+        folder = self.path / arm
+        write_tensors(folder / "metrics.safetensors", metrics)
+        files = {f.name: sha256(f) for f in sorted(folder.glob("*.safetensors"))}
+        write_json(folder / "arm.json", {**record, "files": files})
+        (folder / "plan.json").unlink(missing_ok=True)
+        for directory in folder.glob("group-*"):
             shutil.rmtree(directory)
 
     def save_weights(self, arm: str, step: int, weights: Mapping[str, Tensor]) -> None:
@@ -190,22 +243,27 @@ SHIPPED = Path(__file__).parent / "checkpoints"
 """Where the shipped runs are."""
 
 
-def shipped_names() -> tuple[str, ...]:
+def shipped_names(folder: Path = SHIPPED) -> tuple[str, ...]:
     """The runs that are shipped."""
-    return tuple(sorted(file.parent.name for file in SHIPPED.glob("*/manifest.json")))
+    return tuple(sorted(file.parent.name for file in folder.glob("*/manifest.json")))
 
 
-def shipped(name: str) -> Run:
+def shipped(name: str, folder: Path = SHIPPED) -> Run:
     """A shipped run."""
-    if name not in shipped_names():
-        raise unknown("zoo run", name, shipped_names())
-    return Run.open(SHIPPED / name)
+    if name not in shipped_names(folder):
+        raise unknown("zoo run", name, shipped_names(folder))
+    return Run.open(folder / name)
 
 
-def open_run(path_or_name: str) -> Run:
+def is_shipped(run: Run) -> bool:
+    """Whether a run is one of the shipped, which stay as they are."""
+    return run.path.resolve().parent == SHIPPED.resolve()
+
+
+def open_run(path_or_name: str, folder: Path = SHIPPED) -> Run:
     """The run at a path, or the shipped one of that name."""
-    if path_or_name in shipped_names() and not Path(path_or_name).exists():
-        return shipped(path_or_name)
-    if not Path(path_or_name).exists():
-        raise unknown("run or zoo run", path_or_name, shipped_names())
-    return Run.open(Path(path_or_name))
+    if Path(path_or_name).exists():
+        return Run.open(Path(path_or_name))
+    if path_or_name not in shipped_names(folder):
+        raise unknown("run or zoo run", path_or_name, shipped_names(folder))
+    return shipped(path_or_name, folder)

@@ -10,15 +10,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from .arm import Arm
-from .ensemble import leaves, stack
+from .ensemble import leaves, rows, stack
 from .errors import BadInput
-from .store import Run, concatenate, read_tensors
+from .store import Run, concatenate, read_json, read_tensors, write_json
 from .trainer import Engine, History, Observer, Trainer, stacked_models, weights_file
 
 
@@ -37,9 +38,10 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-OVERHEAD_BOUND_SECONDS = 0.003
-"""A step shorter than this spends its time on dispatch, so stacking seeds pays
-(measured by scripts/bench_seeds.py; about d <= 32 on a CPU)."""
+DISPATCH_BOUND = 6e6
+"""Floating-point operations of one seed's forward pass on a CPU below which a step
+spends its time on dispatch, so that stacking seeds pays (scripts/bench_seeds.py). A
+number of the request, not a stopwatch: the same request has the same bits."""
 
 
 def train(
@@ -126,9 +128,10 @@ def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
     seeds = arm.seeds(run.seeds)
     observer.on_arm(arm, seeds)
     folder = run.path / arm.name
-    groups = _groups(arm, seeds, engine, folder)
-    # Stacked seeds are dispatch-bound.
-    with threads(1 if len(groups) < len(seeds) else torch.get_num_threads()):
+    plan = _plan(arm, seeds, engine, folder)
+    stacked = plan["batching"] == "vmap"
+    groups = [seeds] if stacked else [(seed,) for seed in seeds]
+    with threads(plan["threads"]):
         trained = [
             _train_group(
                 Trainer(arm, group, engine, folder / f"group-{index}", observer)
@@ -145,7 +148,7 @@ def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
     record = {
         "seeds": list(seeds),
         "saved_steps": saved,
-        "batching": "vmap" if len(groups) < len(seeds) else "loop",
+        **plan,
         "data_hash": _data_hash(arm, seeds),
         "stopped_at": [s for t in trained for s in t.stopped_at.tolist()],
         "frozen": [text for t in trained for text in t.frozen],
@@ -155,37 +158,36 @@ def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
     observer.on_finish(arm, seconds)
 
 
-def _groups(
+def _plan(
     arm: Arm, seeds: tuple[int, ...], engine: Engine, folder: Path
-) -> list[tuple[int, ...]]:
-    """All seeds in one group, or one group each; a resumed arm keeps its choice."""
-    choice = engine.batching if arm.stackable else "loop"
-    existing = len(list(folder.glob("group-*")))
-    if existing:
-        choice = "loop" if existing > 1 else "vmap"
-    elif choice == "auto":
-        choice = "vmap" if _is_overhead_bound(arm, seeds[0], engine) else "loop"
-    groups = [seeds]
-    if choice == "loop":
-        groups = [(seed,) for seed in seeds]
-    for index in range(len(groups)):
-        (folder / f"group-{index}").mkdir(parents=True, exist_ok=True)
-    return groups
+) -> dict[str, Any]:
+    """How the seeds are batched and on how many threads, settled before the first step.
+
+    Both change bits, so they follow from the request alone and a resumed arm obeys what
+    is stored.
+    """
+    file = folder / "plan.json"
+    if not file.exists():
+        batching = engine.batching if arm.stackable else "loop"
+        if batching == "auto":
+            stacked = _is_dispatch_bound(arm, seeds[0], engine)
+            batching = "vmap" if stacked else "loop"
+        write_json(file, {"batching": batching, "threads": arm.threads})
+    return read_json(file)
 
 
-def _is_overhead_bound(arm: Arm, seed: int, engine: Engine) -> bool:
-    """Whether one seed's step is so short that stacking the seeds pays."""
-    if engine.device.startswith("cuda"):
+def _is_dispatch_bound(arm: Arm, seed: int, engine: Engine) -> bool:
+    """Whether one seed's step is so small that stacking the seeds pays."""
+    if not engine.device.startswith("cpu"):
         return True
     ensemble = stacked_models(arm, (seed,), engine.device)
     stage = arm.stages[0]
     data = stack([stage.data(seed, 0)])
-    best = float("inf")
-    for _ in range(3):
-        started = time.perf_counter()
-        torch.autograd.backward(ensemble.values(stage.loss, data).sum())
-        best = min(best, time.perf_counter() - started)
-    return best < OVERHEAD_BOUND_SECONDS
+    if stage.batch_size is not None:
+        data = rows(data, torch.arange(stage.batch_size)[None])
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+        ensemble.values(stage.loss, data)
+    return counted.get_total_flops() < DISPATCH_BOUND
 
 
 def _data_hash(arm: Arm, seeds: Sequence[int]) -> str:

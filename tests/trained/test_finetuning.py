@@ -11,8 +11,6 @@ from tests.toy import start_run
 from trained.errors import BadInput
 from trained.facts import Fact, answer_scores, encode
 from trained.finetuning import (
-    PAPER,
-    QUICK,
     Curriculum,
     FineTuning,
     fine_tuning,
@@ -173,9 +171,10 @@ def test_impossible_settings_are_refused(field):
         FineTuning(**field)
 
 
-def test_the_papers_setting():
-    assert (PAPER.epochs, PAPER.batch_size, PAPER.weight_decay) == (10, 16, 0.0)
-    assert PAPER.last_layers is None
+def test_the_papers_setting_is_the_default():
+    paper = FineTuning()
+    assert (paper.epochs, paper.batch_size, paper.weight_decay) == (10, 16, 0.0)
+    assert paper.last_layers is None
 
 
 @pytest.mark.pretrained
@@ -199,7 +198,7 @@ def test_smollm2_learns_new_facts_in_its_last_layers(tmp_path):
         language_model.tokenizer,
         Curriculum("capitals", (("new",),)),
         lists,
-        replace(QUICK, epochs=4),
+        FineTuning(epochs=4, batch_size=8, lr=5e-4, last_layers=2),
     )
     run = start_run(tmp_path, (0,))
     train(run, [arm], engine=Engine())

@@ -137,8 +137,20 @@ def test_a_run_says_what_was_asked_for(new_run: NewRun) -> None:
 def test_a_run_that_exists_is_come_back_to(new_run: NewRun) -> None:
     run = new_run()
     before = run.manifest
-    again = Run.create(run.path, {"study": "something else"})
+    again = Run.create(run.path, {**before, "environment": {"torch": "newer"}})
     assert again.manifest == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"study": "chess"}, {"config": {"width": 5}}, {"claims_sha256": "0"}]
+)
+def test_a_run_that_was_started_otherwise_is_refused(
+    new_run: NewRun, change: dict[str, object]
+) -> None:
+    run = new_run()
+    (key,) = change
+    message = refusal(Run.create, run.path, {**run.manifest, **change})
+    assert f"was started with another {key}" in message
 
 
 def test_a_directory_without_a_manifest_is_no_run(tmp_path: Path) -> None:
@@ -197,6 +209,24 @@ def test_truncated_weights_are_refused(run: Run) -> None:
     assert restore(run, ARM, 0, step=0) is not None
 
 
+@pytest.mark.parametrize("name", ["weights-2", "metrics"])
+def test_one_changed_byte_is_refused(run: Run, name: str) -> None:
+    file = run.path / "net" / f"{name}.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    read = run.metrics if name == "metrics" else run.weights
+    assert refusal(read, "net") == f"{file} was changed since it was written"
+
+
+def test_a_file_that_is_not_in_the_record_is_refused(run: Run) -> None:
+    file = run.path / "net" / "arm.json"
+    record = read_json(file)
+    record["saved_steps"].append(7)
+    file.write_text(json.dumps(record))
+    assert "is not in the record of arm net" in refusal(run.weights, "net")
+
+
 def test_missing_weights_are_refused(run: Run) -> None:
     file = run.path / "net" / "weights-2.safetensors"
     file.unlink()
@@ -221,6 +251,7 @@ FOREIGN = {
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_weights_of_another_model_are_refused(run: Run, kind: str) -> None:
     run.save_weights("net", 2, FOREIGN[kind])
+    run.finish("net", {"step": torch.zeros(1)}, run.record("net"))
     message = refusal(restore, run, ARM, 4)
     assert message == f"{run.path}/net holds another model's weights"
 

@@ -14,7 +14,7 @@ TOKENS = torch.tensor([[5, 2, 7], [1, 4, 0]])
 
 def batch() -> Batch:
     roles = {"query": positions([2], TOKENS), "pair": positions([0, 1], TOKENS)}
-    return Batch(TOKENS, torch.tensor([3, 6]), roles)
+    return Batch(TOKENS, torch.tensor([3, 6]), roles=roles)
 
 
 def test_a_role_sits_at_its_columns_in_every_prompt() -> None:
@@ -23,7 +23,7 @@ def test_a_role_sits_at_its_columns_in_every_prompt() -> None:
 
 
 def test_an_unknown_role_is_refused_with_the_valid_ones() -> None:
-    with pytest.raises(BadInput, match="unknown role 'answer'; choose from: pair, qu"):
+    with pytest.raises(BadInput, match="unknown role 'answer'; choose from: last, p"):
         batch().role("answer")
 
 

@@ -22,6 +22,7 @@ from tests.toy import (
     net_arm,
     net_stage,
     points,
+    squared_error,
     start_run,
     two_stage_arm,
 )
@@ -96,9 +97,53 @@ def test_a_seed_is_trained_the_same_alone_or_among_others(new_run: NewRun) -> No
     )
 
 
-def test_short_steps_are_stacked_when_nobody_chooses(new_run: NewRun) -> None:
+def test_small_steps_are_stacked_when_nobody_chooses(new_run: NewRun) -> None:
     run = trained(new_run(), net_arm(net_stage()), "auto")
-    assert run.record("net")["batching"] in BATCHINGS
+    assert run.record("net")["batching"] == "vmap"
+
+
+def test_large_steps_are_not_stacked(new_run: NewRun) -> None:
+    wide = net_arm(net_stage(steps=1), build=lambda seed: Net(seed, width=200_000))
+    run = trained(new_run(seeds=(0, 1)), wide, "auto")
+    assert run.record("net")["batching"] == "loop"
+
+
+def test_the_same_request_has_the_same_bits_idle_loaded_and_killed(
+    new_run: NewRun,
+) -> None:
+    arm = two_stage_arm(4)
+    idle = trained(new_run("idle"), arm, "auto")
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)
+    ]
+    try:
+        loaded = trained(new_run("loaded"), arm, "auto")
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    killed = new_run("killed")
+    engine = Engine(save_seconds=0.0)
+    with pytest.raises(Interrupted):
+        train(killed, [arm], engine=engine, observer=InterruptAfter(3))
+    # Another choice on the way back changes nothing: the stored one is obeyed.
+    train(killed, [arm], engine=Engine(batching="loop"))
+    files = [run.record("net")["files"] for run in (idle, loaded, killed)]
+    assert files[0] == files[1] == files[2]
+
+
+def test_training_keeps_to_the_threads_of_its_arm(new_run: NewRun) -> None:
+    seen = []
+
+    def loss(model: Net, data: dict[str, torch.Tensor]) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return squared_error(model, data)
+
+    before = torch.get_num_threads()
+    run = trained(new_run(), net_arm(net_stage(loss=loss), threads=2))
+    assert set(seen) == {2}
+    assert torch.get_num_threads() == before
+    assert run.record("net")["threads"] == 2
 
 
 def test_an_arm_may_train_fewer_seeds_than_the_run(new_run: NewRun) -> None:
