@@ -2,14 +2,20 @@
 
 `source[i]` and `target[i]` are the states that a mechanism claims to align (a subject's
 first-hop output and its bridge, two entities with one label). Falsified by: cosines of
-matching pairs no larger than those of mismatched ones.
+matching pairs no larger than those of mismatched ones. NaN stays NaN, and half
+precision is computed in float32.
 """
+
+from collections.abc import Callable
 
 import torch
 from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""A function of sources and targets, both `*batch pair d_model`."""
 
 
 def paired_cosine(
@@ -24,8 +30,8 @@ def paired_cosine(
     [0.6000000238418579]
     """
     cosine = einsum(
-        normalize(source, dim=-1),
-        normalize(target, dim=-1),
+        _unit(source),
+        _unit(target),
         "... pair d_model, ... pair d_model -> ... pair",
     )
     return cosine.clamp(-1, 1)
@@ -52,22 +58,21 @@ def shifted_pair_cosine(
 def shuffled_pair_null(
     source: Float[Tensor, "*batch pair d_model"],
     target: Float[Tensor, "*batch pair d_model"],
+    score: Score,
     *,
     generator: torch.Generator,
     n_shuffles: int = 100,
-) -> Float[Tensor, "*batch shuffle"]:
-    """Mean cosine over mismatched pairs, one value per shuffle, in [-1, 1].
+) -> Float[Tensor, "*score shuffle"]:
+    """The score of mismatched pairs, shuffle by shuffle, in the range of the score.
 
     Each shuffle is a uniform derangement: no source keeps its own target. The same
     derangement serves all leading axes.
     """
-    unit_source, unit_target = normalize(source, dim=-1), normalize(target, dim=-1)
     null = []
     for _ in range(n_shuffles):
         order = _derangement(source.shape[-2], generator).to(target.device)
-        cosines = (unit_source * unit_target[..., order, :]).sum(-1)
-        null.append(cosines.mean(-1))
-    return torch.stack(null, -1).clamp(-1, 1)
+        null.append(score(source, target[..., order, :]))
+    return torch.stack(null, -1)
 
 
 def centred(
@@ -76,9 +81,13 @@ def centred(
     """Representations minus their mean over examples.
 
     Residual streams share a large common direction; without it, a cosine measures what
-    tells the examples apart.
+    tells the examples apart. Examples that are all the same give 0.
     """
-    return representations - representations.mean(-2, keepdim=True)
+    states = _single(representations)
+    moved = states - states.mean(-2, keepdim=True)
+    # Round-off of a constant is not variation.
+    floor = 8 * torch.finfo(states.dtype).eps * _largest(states, (-2, -1))
+    return torch.where(_largest(moved, (-2, -1)) <= floor, 0.0, moved)
 
 
 def centred_paired_cosine(
@@ -126,13 +135,28 @@ def nearest_match_accuracy(
     round-off. `top1` of the study of "Identity Bridge".
     """
     cosines = einsum(
-        normalize(source, dim=-1),
-        normalize(target, dim=-1),
+        _unit(source),
+        _unit(target),
         "... pair d_model, ... other d_model -> ... pair other",
     )
     nearest = cosines >= cosines.amax(-1, keepdim=True) - tolerance
     own = nearest.diagonal(dim1=-2, dim2=-1)
-    return (own / nearest.sum(-1).clamp(min=1)).to(source.dtype).mean(-1)
+    # Nothing is nearest to NaN: 0 / 0.
+    return (own / nearest.sum(-1)).to(cosines.dtype).mean(-1)
+
+
+def compressed(
+    examples: Float[Tensor, "*batch example d_model"],
+) -> Float[Tensor, "*batch example width"]:
+    """The same examples, rotated into no more dimensions than there are examples.
+
+    Inner products stay, and so does all that is blind to rotation; with few examples in
+    a wide stream it is found many times faster.
+    """
+    n_examples, d_model = examples.shape[-2:]
+    if d_model <= n_examples:
+        return examples
+    return torch.linalg.qr(_single(examples).mT, mode="r").R.mT
 
 
 def linear_cka(
@@ -146,10 +170,10 @@ def linear_cka(
     when examples are few against d_model: then use `debiased_linear_cka`. A set without
     variation gives 0.
     """
-    s, t = centred(source), centred(target)
+    s, t = _unit_frobenius(source), _unit_frobenius(target)
     cross = (s.mT @ t).square().sum((-2, -1))
     own = (s.mT @ s).norm(dim=(-2, -1)) * (t.mT @ t).norm(dim=(-2, -1))
-    return torch.where(own > 0, cross / own, 0.0).clamp(0, 1)
+    return torch.where(own == 0, 0.0, cross / own).clamp(0, 1)
 
 
 def debiased_linear_cka(
@@ -159,51 +183,32 @@ def debiased_linear_cka(
     """Linear CKA with the unbiased HSIC: at most 1, about 0 for unrelated sets.
 
     HSIC_1 of Song et al. 2012, "Feature Selection via Dependence Maximization", Eq. 4,
-    put in place of HSIC. Needs at least 4 examples. Can be slightly negative.
+    put in place of HSIC. Needs at least 4 examples. Can be slightly negative. A set
+    without structure (no variation, or all examples equally far apart) gives 0.
     """
     if source.shape[-2] < 4:
         raise ValueError(f"debiased CKA needs 4 examples, got {source.shape[-2]}")
-    s, t = _hollow_gram(centred(source)), _hollow_gram(centred(target))
-    own = _unbiased_hsic(s, s) * _unbiased_hsic(t, t)
-    cross = _unbiased_hsic(s, t)
-    return torch.where(own > 0, cross / own.clamp(min=0).sqrt(), 0.0)
+    s, t = _hollow_gram(_unit_frobenius(source)), _hollow_gram(_unit_frobenius(target))
+    own = _own_hsic(s) * _own_hsic(t)
+    return torch.where(own == 0, 0.0, _unbiased_hsic(s, t) / own.sqrt())
 
 
 def procrustes_distance(
     source: Float[Tensor, "*batch example d_model"],
     target: Float[Tensor, "*batch example d_model"],
 ) -> Float[Tensor, "*batch"]:
-    """Squared distance after the best rotation, in [0, 2]; 0 up to rotation, scale.
+    """Squared distance after the best rotation, in [0, 2]; 0 up to rotation and scale.
 
     With sets centred and scaled to unit Frobenius norm: 2 - 2 |T'S|_*, the nuclear
     norm; Ding, Denain and Steinhardt 2021, "Grounding Representation Similarity with
-    Statistical Testing", Section 2.
+    Statistical Testing", Section 2. A set without variation gives 2.
     """
-    s, t = _unit_frobenius(centred(source)), _unit_frobenius(centred(target))
-    return (2 - 2 * torch.linalg.svdvals(t.mT @ s).sum(-1)).clamp(0, 2)
-
-
-def principal_angles(
-    source: Float[Tensor, "d_source d_model"], target: Float[Tensor, "d_target d_model"]
-) -> Float[Tensor, " angle"]:
-    """Angles between the spans of two sets of directions, ascending, in [0, pi / 2].
-
-    arccos of the singular values of Q_s' Q_t, with Q orthonormal bases; there are as
-    many as the smaller span has dimensions (Björck and Golub 1973).
-    """
-    cosines = torch.linalg.svdvals(_orthonormal(source) @ _orthonormal(target).mT)
-    return cosines.clamp(0, 1).arccos()
-
-
-def subspace_overlap(
-    source: Float[Tensor, "d_source d_model"], target: Float[Tensor, "d_target d_model"]
-) -> Float[Tensor, ""]:
-    """Mean squared cosine of the principal angles of two spans, in [0, 1].
-
-    1 if the smaller span lies in the larger one, 0 if they are orthogonal; two random
-    spans give max(d_source, d_target) / d_model on average.
-    """
-    return principal_angles(source, target).cos().square().mean()
+    product = _unit_frobenius(target).mT @ _unit_frobenius(source)
+    # The SVD refuses NaN, in one layer for all of them.
+    known = product.isfinite().all(-1).all(-1)[..., None, None]
+    sizes = torch.linalg.svdvals(torch.where(known, product, 0.0)).sum(-1)
+    distance = (2 - 2 * sizes).clamp(0, 2)
+    return torch.where(known[..., 0, 0], distance, torch.nan)
 
 
 def polar_coordinates(cosines: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -243,21 +248,44 @@ def _unbiased_hsic(
     return (trace + product - rows) / (n * (n - 3))
 
 
+def _own_hsic(gram: Float[Tensor, "*batch example example"]) -> Float[Tensor, "*batch"]:
+    found, n = _unbiased_hsic(gram, gram), gram.shape[-1]
+    # At least 0, and round-off of its terms is not more.
+    floor = (
+        16 * torch.finfo(gram.dtype).eps / (n * (n - 3)) * gram.square().sum((-2, -1))
+    )
+    return torch.where(found <= floor, 0.0, found)
+
+
 def _unit_frobenius(
     examples: Float[Tensor, "*batch example d_model"],
-) -> Float[Tensor, "*batch example d_model"]:
-    norm = examples.norm(dim=(-2, -1), keepdim=True)
-    return torch.where(norm > 0, examples / norm, 0.0)
+) -> Float[Tensor, "*batch example width"]:
+    """Centred, compressed and of Frobenius norm 1; 0 without variation."""
+    moved = compressed(_near_one(centred(examples), (-2, -1)))
+    norm = moved.norm(dim=(-2, -1), keepdim=True)
+    return torch.where(norm == 0, 0.0, moved / norm)
 
 
-def _orthonormal(
-    directions: Float[Tensor, "rank d_model"],
-) -> Float[Tensor, "rank d_model"]:
-    _, sizes, basis = torch.linalg.svd(directions, full_matrices=False)
-    floor = torch.finfo(directions.dtype).eps * max(directions.shape) * sizes.amax()
-    if len(sizes) < len(directions) or bool((sizes <= floor).any()):
-        raise ValueError(
-            f"{len(directions)} directions span only {int((sizes > floor).sum())} "
-            "dimensions; give linearly independent ones"
-        )
-    return basis
+def _unit(states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    """States of length 1, whatever their scale; 0 stays 0."""
+    return normalize(_near_one(_single(states), (-1,)), dim=-1)
+
+
+def _near_one(
+    values: Float[Tensor, "*shape"], axes: tuple[int, ...]
+) -> Float[Tensor, "*shape"]:
+    """Values over the power of two below their largest: exact, and squares are safe."""
+    largest = _largest(values.detach(), axes)
+    exponent = torch.frexp(largest).exponent - 1
+    return values / torch.ldexp(torch.ones_like(largest), exponent)
+
+
+def _largest(
+    values: Float[Tensor, "*shape"], axes: tuple[int, ...]
+) -> Float[Tensor, "*reduced"]:
+    return values.abs().amax(axes, keepdim=True)
+
+
+def _single(values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Values in single precision, or double if they are."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -22,11 +22,18 @@ def attention_mass(
     Args:
         rows: Attention rows, each summing to one.
         keys: A mask over keys, or key positions (a repeated position counts once);
-            either one set for all rows or one per row.
+            either one set for all rows or, with as many axes as `rows`, one per row
+            (an axis may have size 1). Sets by prompt are [batch, 1, key] for the rows
+            [batch, head, key]: [batch, key] would be taken for sets by head.
 
     >>> attention_mass(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0, 2])).item()
     0.699999988079071
     """
+    if keys.ndim not in (1, rows.ndim):
+        raise ValueError(
+            f"key sets of shape {tuple(keys.shape)} for rows of shape "
+            f"{tuple(rows.shape)}; valid: one axis, or {rows.ndim}"
+        )
     mask = keys if keys.dtype == torch.bool else _key_mask(rows, keys)
     return torch.where(mask, rows, 0.0).sum(-1)
 
@@ -61,9 +68,10 @@ def balance_gap(
 def attention_entropy(rows: Float[Tensor, "*batch key"]) -> Float[Tensor, "*batch"]:
     """Shannon entropy of each row in nats, in [0, log n_keys].
 
-    H = -sum over k of A[k] log A[k], with 0 log 0 = 0.
+    H = -sum over k of A[k] log A[k], with 0 log 0 = 0; in float32 or better.
     """
-    return torch.special.entr(rows).sum(-1)
+    exact = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    return torch.special.entr(exact).sum(-1)
 
 
 def within_pair_ratio(
@@ -104,41 +112,6 @@ def rest_mass(
     In-Context Factual Recall in Transformers".
     """
     return attention_mass(rows, ~_key_mask(rows, pairs.flatten()))
-
-
-def pairwise_score(
-    rows: Float[Tensor, "*batch key"], pairs: Int[Tensor, "pair 2"]
-) -> Float[Tensor, "*batch"]:
-    """How pairwise a row is, in [0, 1]: 1 is equal inside, distinct across, no rest.
-
-    Our own summary of the pattern in Theorem 2 and Figure 2 of "Fine-Tuning Dynamics of
-    In-Context Factual Recall in Transformers": score = M * I * D, where
-
-    - M is the share of the attention that lies on the pairs;
-    - I = max(0, (B - W) / (B + W)) is the intraclass correlation of the weights, with B
-      and W their sums of squares between and within pairs: 1 if the two weights of
-      every pair agree, 0 if pairs do not explain them (crossed, subjects only, answers
-      only);
-    - D = min(1, s / s0) asks for pairs that are used and told apart. s is the smallest
-      of the pair weights (per token, rescaled to M = 1) and of their gaps. Its maximum
-      over all patterns is 1 / (k (k + 1)), the arithmetic progression of the
-      low-temperature optimum; s0 is half of it, so that the finite-temperature optima
-      score 1. Uniform attention, and a dropped pair, score 0.
-    """
-    weights = _pair_weights(rows, pairs)
-    n_pairs = pairs.shape[0]
-    total = rows.sum(-1)
-    on_pairs = weights.sum((-2, -1))
-    share = torch.where(total > 0, on_pairs / total, 0.0)
-    per_pair = weights.mean(-1)
-    between = 2 * (per_pair - per_pair.mean(-1, keepdim=True)).square().sum(-1)
-    within = (weights[..., 0] - weights[..., 1]).square().sum(-1) / 2
-    spread = between + within
-    agreement = torch.where(spread > 0, (between - within) / spread, 0.0)
-    smallest = torch.minimum(_smallest_gap(per_pair), per_pair.amin(-1))
-    relative = torch.where(on_pairs > 0, smallest / on_pairs, 0.0)
-    distinctness = (relative * 2 * n_pairs * (n_pairs + 1)).clamp(max=1)
-    return share * agreement.clamp(min=0) * distinctness
 
 
 def pair_coherence(

@@ -8,7 +8,7 @@ figures alone. In a notebook (`%matplotlib inline`) show the returned `.figure`.
 import math
 import tempfile
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, islice, product
 from pathlib import Path
 
 import torch
@@ -37,10 +37,78 @@ DASHES = ("-", "--")
 MARKED_POINTS = 30
 """Longer curves are drawn without a marker at each point."""
 
-MAX_TICKS = 24
+MAX_TICKS, MAX_NAMED_TICKS = 24, 10
 
 CELL_LETTERS = 10
 """Longer texts in the cells of a heat map are cut."""
+
+SAMPLES = ("seed", "example")
+"""Axes whose labels are repetitions: `plot` draws their mean and its interval."""
+
+PANELS_ACROSS, MAX_PANELS = 3, 12
+
+
+def plot(measurement: Measurement) -> Figure:
+    """The figure that a Measurement's axes ask for.
+
+    One axis is a line, two are a heat map, more are a panel for every place on the
+    leading ones (the first `MAX_PANELS`); patterns (`query`, `key`) are such panels. An
+    axis of repetitions (`seed`, `example`) becomes a band around the mean, with a line
+    for each of a few places on a second axis. Of statistics the mean is drawn.
+    """
+    measurement = _mean_statistic(measurement)
+    if not measurement.axes or not measurement.values.numel():
+        raise ValueError(f"{measurement!r} has no axis to draw over")
+    samples = [axis for axis in SAMPLES if axis in measurement.axes]
+    if measurement.axes[-2:] == ("query", "key") or len(measurement.axes) == 1:
+        samples = []
+    elif len(samples) > 1:
+        measurement = measurement.mean(*samples[1:])
+    if not samples:
+        return _panels(measurement)
+    others = [axis for axis in measurement.axes if axis != samples[0]]
+    *lines, across = others
+    hue = lines[0] if lines else None
+    if len(lines) > 1 or (hue and len(measurement.labels[hue]) > len(OKABE_ITO)):
+        return _panels(measurement.mean(samples[0]))
+    return _figure_of(curve(measurement, x=across, hue=hue, band=samples[0]))
+
+
+def _mean_statistic(measurement: Measurement) -> Measurement:
+    """What `measure` gives, without its standard errors."""
+    if "mean" in measurement.labels.get("statistic", ()):
+        return measurement.select(statistic="mean")
+    return measurement
+
+
+def _panels(measurement: Measurement) -> Figure:
+    """A line, a heat map, or a heat map for each place on the leading axes."""
+    if len(measurement.axes) == 1:
+        return _figure_of(curve(measurement, x=measurement.axes[0], band=None))
+    if len(measurement.axes) == 2:
+        return _figure_of(heatmap(measurement))
+    leading = measurement.axes[:-2]
+    places = product(*(measurement.labels[axis] for axis in leading))
+    shown = list(islice(places, MAX_PANELS))
+    across = min(len(shown), PANELS_ACROSS)
+    rows = -(-len(shown) // across)
+    figure = Figure((4.2 * across, 3.7 * rows), layout="constrained")
+    axes = figure.subplots(rows, across, squeeze=False).flatten()
+    for ax, place in zip(axes, shown, strict=False):
+        part = measurement.select(**dict(zip(leading, place, strict=True)))
+        heatmap(part, ax)
+        ax.tick_params(labelsize=8)
+        ax.set_title(_title(part), fontsize=10)
+    for ax in axes[len(shown) :]:
+        ax.set_axis_off()
+    return figure
+
+
+def _figure_of(ax: Axes) -> Figure:
+    whole = ax.figure
+    if not isinstance(whole, Figure):
+        raise ValueError("axes of a subfigure cannot be taken alone; give the figure")
+    return whole
 
 
 def heatmap(measurement: Measurement, ax: Axes | None = None) -> Axes:
@@ -146,9 +214,11 @@ def curve(
         if block.shape[-1] > 1:
             low, high = zip(*(bootstrap_interval(row) for row in block), strict=True)
             ax.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
-    if len(numbers) != len(labels):
-        ax.set_xticks(places, [str(label) for label in labels])
     _finish_plot(ax, measurement, x, hue)
+    if len(numbers) != len(labels):
+        step = math.ceil(len(labels) / MAX_NAMED_TICKS)
+        names = [str(label) for label in labels[::step]]
+        ax.set_xticks(places[::step], names, rotation=45 if step > 1 else 0)
     return ax
 
 
@@ -222,24 +292,6 @@ def polar(
     return ax
 
 
-def histogram(
-    measurement: Measurement,
-    *,
-    hue: str | None = None,
-    bins: int = 30,
-    ax: Axes | None = None,
-) -> Axes:
-    """The distribution of the values, one per label of `hue`; other axes are pooled."""
-    ax = ax or _new_axes(5.6, 3.8)
-    limits = (float(measurement.values.min()), float(measurement.values.max()))
-    for name, colour, part in _lines(measurement, hue):
-        shown = part.values.double().flatten().numpy()
-        ax.hist(shown, bins, range=limits, color=colour, alpha=0.45, label=name)
-    _finish_plot(ax, measurement, _quantity(measurement), hue)
-    ax.set_ylabel("count", fontsize=11)
-    return ax
-
-
 def save(figure: Figure | Axes, path: str | Path, *, dpi: int = 150) -> Path:
     """Write a figure as png, svg or pdf, atomically and without a time stamp.
 
@@ -255,9 +307,7 @@ def save(figure: Figure | Axes, path: str | Path, *, dpi: int = 150) -> Path:
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
         raise ValueError(f"cannot draw {path.name!r}; valid: {', '.join(FORMATS)}")
-    whole = figure if isinstance(figure, Figure) else figure.figure
-    if not isinstance(whole, Figure):
-        raise ValueError("axes of a subfigure cannot be saved alone; give the figure")
+    whole = figure if isinstance(figure, Figure) else _figure_of(figure)
     stamp = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}[kind]
     title = next((ax.get_title() for ax in whole.axes if ax.get_title()), "")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -270,7 +320,7 @@ def save(figure: Figure | Axes, path: str | Path, *, dpi: int = 150) -> Path:
 
 
 def _new_axes(width: float, height: float) -> Axes:
-    size = (min(max(width, 3.6), 11.0), min(max(height, 2.0), 8.0))
+    size = (min(max(width, 5.0), 11.0), min(max(height, 2.0), 8.0))
     return Figure(size, layout="constrained").add_subplot()
 
 

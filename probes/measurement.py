@@ -25,12 +25,16 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
+    from matplotlib.figure import Figure
 
 Label = str | int | float
 """What may name one place on an axis: a layer number, a token, a condition."""
 
 SCHEMA = 1
 MAX_ROWS, MAX_COLUMNS = 8, 10
+MAX_PRINTED = 8
+"""More values than this are left out when a Measurement is printed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,7 +107,11 @@ class Measurement:
         sizes = zip(self.axes, self.values.shape, strict=True)
         shape = ", ".join(f"{axis}: {size}" for axis, size in sizes)
         unit = f" [{self.unit}]" if self.unit else ""
-        return f"Measurement({self.name!r}{unit}, {shape or 'scalar'})"
+        text = f"Measurement({self.name!r}{unit}, {shape or 'scalar'})"
+        if not 0 < self.values.numel() <= MAX_PRINTED:
+            return text
+        values = map(_cell, _as_plain(self.values).flatten().tolist())
+        return f"{text}: {', '.join(values)}"
 
     def select(self, **selection: Label | Sequence[Label]) -> "Measurement":
         """The part at the given labels: one label drops the axis, a list keeps it.
@@ -156,6 +164,33 @@ class Measurement:
         values = _as_plain(self.values).flatten().tolist()
         data = [(*row, value) for row, value in zip(rows, values, strict=True)]
         return pd.DataFrame(data, columns=columns)
+
+    def top(self, n: int = 5) -> "pd.DataFrame":
+        """The `n` largest values and where they are, as rows of `to_frame`.
+
+        >>> m = Measurement(torch.tensor([[1.0, 3.0]]), ("layer", "head"), name="mass")
+        >>> m.top(1).values.tolist()
+        [[0.0, 1.0, 3.0]]
+        """
+        return self.to_frame().nlargest(n, self.name)
+
+    def to_xarray(self) -> "xr.DataArray":
+        """An xarray DataArray; unit and provenance are its attributes."""
+        import xarray as xr
+
+        return xr.DataArray(
+            _as_plain(self.values).numpy(),
+            coords={axis: list(self.labels[axis]) for axis in self.axes},
+            dims=self.axes,
+            name=self.name,
+            attrs={"units": self.unit, **self.provenance},
+        )
+
+    def plot(self) -> "Figure":
+        """The figure that its axes ask for: see `figures.plot`."""
+        from .figures import plot
+
+        return plot(self)
 
     def save(self, path: str | Path) -> Path:
         """Write values (safetensors) and the rest (JSON metadata) to one file.

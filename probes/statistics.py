@@ -1,20 +1,127 @@
 """How sure is a number that rests on a few seeds or examples?
 
-Intervals, paired tests, and an accuracy that does not reward round-off. Randomness
+Intervals, tests, and an accuracy that does not reward round-off. Randomness
 comes from `generator`, or from `seed` when none is given, so every interval can be
 repeated.
 """
 
-from typing import Literal
+import math
+import statistics
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-MAX_EXACT = 12
-"""Up to this many pairs, all sign flips are enumerated."""
 CHUNK = 1_000_000
 """Resampled values held at a time."""
+
+
+def student_interval(
+    values: Sequence[float], *, level: float = 0.95
+) -> tuple[float, float]:
+    """Student's t interval of the mean; undefined (nan) for a single value.
+
+    mean -+ t_{(1 + level) / 2, n - 1} s / sqrt(n), with s the sample standard deviation
+    (Student 1908). Exact for normal values.
+
+    >>> student_interval([1.0, 1.0, 1.0])
+    (1.0, 1.0)
+    """
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    mean = math.fsum(values) / len(values)
+    half = student_half_width(values, len(values), level=level)
+    return mean - half, mean + half
+
+
+def student_half_width(
+    values: Sequence[float], n: int, *, level: float = 0.95
+) -> float:
+    """Half the width that the interval would have with n values as spread as these.
+
+    nan for a single value, whose spread is unknown.
+    """
+    from scipy.stats import t as student
+
+    if len(values) < 2:
+        return math.nan
+    spread = statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+    return float(student.ppf((1 + level) / 2, n - 1)) * spread / math.sqrt(n)
+
+
+def student_p_value(values: Sequence[float], bound: float, *, above: bool) -> float:
+    """P-value of a one-sided t test that the mean lies above (or below) a bound.
+
+    In [0, 1]; 1 for a single value, which is no evidence. Equal values on the right
+    side of the bound give 0.
+    """
+    from scipy.stats import t as student
+
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return 1.0
+    gap = math.fsum(values) / len(values) - bound
+    gap = gap if above else -gap
+    spread = statistics.stdev(values)
+    if spread == 0.0:
+        return 0.0 if gap >= 0 else 1.0
+    return float(student.sf(gap / (spread / math.sqrt(len(values))), len(values) - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for their number, each in [0, 1] (Holm 1979).
+
+    The k-th smallest of m is multiplied by m - k + 1, and none is smaller than the one
+    before: rejecting those below 0.05 keeps the chance of any false one below 0.05.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        least = max(least, min(1.0, p_values[index] * (len(p_values) - rank)))
+        adjusted[index] = least
+    return adjusted
+
+
+def median_interval(
+    values: Sequence[float], *, level: float = 0.95
+) -> tuple[float, float]:
+    """The narrowest pair of order statistics that holds the median; else undefined.
+
+    x_(k), x_(n + 1 - k) hold it with probability 1 - 2 P(Binomial(n, 1/2) < k) under
+    any distribution; for less than six values no pair reaches 95 % (nan).
+
+    >>> median_interval([3.0, 1.0, 2.0, 5.0, 4.0, 6.0])
+    (1.0, 6.0)
+    """
+    from scipy.stats import binom
+
+    n = len(values)
+    k = int(binom.ppf((1 - level) / 2, n, 0.5))
+    if k < 1 or not all(map(math.isfinite, values)):
+        return math.nan, math.nan
+    ordered = sorted(values)
+    return ordered[k - 1], ordered[n - k]
+
+
+def clopper_pearson(hits: int, of: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a proportion (Clopper and Pearson 1934).
+
+    All p that would give at most, or at least, so many hits with a probability of
+    (1 - level) / 2 or more. At a perfect score of n the lower end is
+    ((1 - level) / 2)^(1 / n): 72 examples for 0.95, 368 for 0.99.
+
+    >>> [round(end, 3) for end in clopper_pearson(72, 72)]
+    [0.95, 1.0]
+    """
+    from scipy.stats import binomtest
+
+    if not 0 <= hits <= of or of == 0:
+        raise ValueError(f"{hits} hits of {of}")
+    found = binomtest(hits, of).proportion_ci(confidence_level=level, method="exact")
+    return float(found.low), float(found.high)
 
 
 def bootstrap_interval(
@@ -60,42 +167,6 @@ def standard_error(values: Float[Tensor, " sample"]) -> float:
     if n < 2:
         return float("nan")
     return float(values.detach().double().std(correction=1) / n**0.5)
-
-
-def paired_sign_flip_pvalue(
-    first: Float[Tensor, " sample"],
-    second: Float[Tensor, " sample"],
-    *,
-    alternative: Literal["two-sided", "greater", "less"] = "two-sided",
-    n_resamples: int = 10_000,
-    generator: torch.Generator | None = None,
-    seed: int = 0,
-) -> float:
-    """P-value of a paired permutation test of the mean difference, in (0, 1].
-
-    Under the null each difference first - second is as likely with the other sign. All
-    2^n flips are enumerated for n <= 12, so that p is exact and at least 2^-n; beyond,
-    `n_resamples` random flips give (1 + hits) / (1 + n_resamples), Phipson and Smyth
-    2010. "greater" asks whether `first` is larger.
-
-    >>> paired_sign_flip_pvalue(torch.tensor([1.0, 2.0]), torch.zeros(2))
-    0.5
-    """
-    differences = (first - second).detach().cpu().double()
-    n = len(differences)
-    if n == 0:
-        raise ValueError("a paired test needs at least one pair")
-    exact = n <= MAX_EXACT
-    flips = _all_flips(n) if exact else _random_flips(n, n_resamples, generator, seed)
-    null, observed = flips @ differences, differences.sum()
-    if alternative == "two-sided":
-        null, observed = null.abs(), observed.abs()
-    elif alternative == "less":
-        null, observed = -null, -observed
-    # Sums of the same numbers in another order differ by round-off only.
-    slack = 1e-12 * differences.abs().sum()
-    hits = int((null >= observed - slack).sum())
-    return hits / len(flips) if exact else (1 + hits) / (1 + len(flips))
 
 
 def tie_split_credit(
@@ -150,18 +221,3 @@ def _generator(generator: torch.Generator | None, seed: int) -> torch.Generator:
 def _chunks(total: int, largest: int) -> list[int]:
     full, rest = divmod(total, largest)
     return [largest] * full + [rest] * (rest > 0)
-
-
-def _all_flips(n: int) -> Float[Tensor, "flip sample"]:
-    bits = torch.arange(2**n)[:, None] >> torch.arange(n)
-    return 1.0 - 2.0 * (bits & 1).double()
-
-
-def _random_flips(
-    n: int, n_resamples: int, generator: torch.Generator | None, seed: int
-) -> Float[Tensor, "flip sample"]:
-    drawn = _generator(generator, seed)
-    bits = torch.randint(
-        2, (n_resamples, n), generator=drawn, device=drawn.device, dtype=torch.int8
-    )
-    return 1.0 - 2.0 * bits.cpu().double()

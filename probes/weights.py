@@ -18,18 +18,6 @@ def nuclear_norm(matrix: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*bat
     return torch.linalg.svdvals(matrix).sum(-1)
 
 
-def effective_rank(matrix: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
-    """Exponential of the spectral entropy, in [1, min(row, col)]; 0 for a zero matrix.
-
-    exp(-sum p_i log p_i) with p_i = sigma_i / sum sigma; Roy and Vetterli 2007, "The
-    Effective Rank: A Measure of Effective Dimensionality".
-    """
-    sizes = torch.linalg.svdvals(matrix)
-    total = sizes.sum(-1, keepdim=True)
-    shares = torch.where(total > 0, sizes / total, 0.0)
-    return torch.where(total[..., 0] > 0, torch.special.entr(shares).sum(-1).exp(), 0.0)
-
-
 def numerical_rank(
     matrix: Float[Tensor, "*batch row col"], *, relative_tolerance: float = 1e-4
 ) -> Int[Tensor, "*batch"]:
@@ -57,19 +45,6 @@ def diagonal_excess(block: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*b
     diagonal = block.diagonal(dim1=-2, dim2=-1).sum(-1)
     rest = block.sum((-2, -1)) - diagonal
     return diagonal / size - rest / (size * (size - 1))
-
-
-def diagonal_mass(block: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
-    """Share of the absolute weight on the diagonal, in [0, 1]; 0 for a zero block.
-
-    sum over i of |B[i, i]| / sum over i, j of |B[i, j]|; about 1 / row for a block
-    whose entries know nothing of the diagonal.
-    """
-    _square_size(block)
-    size = block.abs()
-    total = size.sum((-2, -1))
-    diagonal = size.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return torch.where(total > 0, diagonal / total, 0.0)
 
 
 def diagonal_score(matrix: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:

@@ -8,21 +8,29 @@ from hypothesis import strategies as st
 from probes.alignment import (
     centred,
     centred_paired_cosine,
+    compressed,
     debiased_linear_cka,
     linear_cka,
     nearest_match_accuracy,
     paired_cosine,
     polar_coordinates,
-    principal_angles,
     procrustes_distance,
     shifted_pair_cosine,
     shuffled_pair_null,
     sparsified,
-    subspace_overlap,
 )
 
 SEEDS = st.integers(0, 2**16)
 quick = settings(deadline=None, max_examples=20)
+
+
+SCORES = (
+    paired_cosine,
+    nearest_match_accuracy,
+    linear_cka,
+    debiased_linear_cka,
+    procrustes_distance,
+)
 
 
 def generator(seed: int) -> torch.Generator:
@@ -83,25 +91,43 @@ def test_shuffled_pair_null_by_hand():
     # The only derangement of two pairs is the swap.
     source = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     target = torch.tensor([[1.0, 0.0], [3.0, 4.0]])
-    null = shuffled_pair_null(source, target, generator=generator(0), n_shuffles=3)
-    torch.testing.assert_close(null, torch.full((3,), 0.3))
+    null = shuffled_pair_null(
+        source, target, paired_cosine, generator=generator(0), n_shuffles=3
+    )
+    torch.testing.assert_close(null, torch.tensor([[0.6] * 3, [0.0] * 3]))
 
 
 @given(SEEDS, st.integers(2, 6))
 @quick
 def test_shuffled_pair_null_never_uses_a_matching_pair(seed, n_pairs):
     states = torch.eye(n_pairs)[None].expand(2, -1, -1)
-    null = shuffled_pair_null(states, states, generator=generator(seed), n_shuffles=5)
-    assert null.shape == (2, 5)
-    assert null.abs().max().item() == 0
+    for score, shape in ((paired_cosine, (2, n_pairs)), (nearest_match_accuracy, (2,))):
+        null = shuffled_pair_null(
+            states, states, score, generator=generator(seed), n_shuffles=5
+        )
+        assert null.shape == (*shape, 5)
+        assert null.abs().max().item() == 0
 
 
 def test_shuffled_pair_null_equals_the_cosine_when_nothing_is_paired():
     shared = normal(0, 1, 8).expand(5, 8)
-    null = shuffled_pair_null(shared, shared, generator=generator(0), n_shuffles=4)
-    torch.testing.assert_close(null, torch.ones(4, dtype=torch.float64))
+    null = shuffled_pair_null(
+        shared, shared, paired_cosine, generator=generator(0), n_shuffles=4
+    )
+    torch.testing.assert_close(null, torch.ones(5, 4, dtype=torch.float64))
     with pytest.raises(ValueError, match="at least 2 pairs"):
-        shuffled_pair_null(shared[:1], shared[:1], generator=generator(0))
+        shuffled_pair_null(
+            shared[:1], shared[:1], paired_cosine, generator=generator(0)
+        )
+
+
+def test_the_null_of_a_set_score_holds_unrelated_sets_and_not_related_ones():
+    source, unrelated = normal(0, 12, 30), normal(1, 12, 30)
+    for score in (linear_cka, debiased_linear_cka, procrustes_distance):
+        for target, is_related in ((unrelated, False), (source + unrelated, True)):
+            null = shuffled_pair_null(source, target, score, generator=generator(0))
+            outside = not null.min() <= score(source, target) <= null.max()
+            assert outside == is_related
 
 
 def test_centring_by_hand():
@@ -177,6 +203,15 @@ def test_only_debiased_cka_is_zero_for_unrelated_wide_representations():
         debiased_linear_cka(source[0, :3], target[0, :3])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_examples_that_are_equally_far_apart_have_no_structure(seed):
+    simplex = (torch.eye(6) @ rotation(seed, 6).float()) + normal(seed, 1, 6).float()
+    for other in (simplex, normal(9, 6, 6).float()):
+        assert debiased_linear_cka(simplex, other).item() == 0
+    # Any order of them looks the same to a set score.
+    assert linear_cka(simplex, simplex.roll(1, 0)).item() == pytest.approx(1, abs=1e-5)
+
+
 def test_procrustes_distance_by_hand():
     first = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     second = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -195,44 +230,79 @@ def test_procrustes_distance_is_zero_up_to_rotation_and_symmetric(seed):
     assert 0 <= distance.item() <= 2
 
 
+def test_compressed_examples_keep_their_inner_products():
+    wide, narrow = normal(0, 2, 5, 9), normal(1, 2, 5, 3)
+    found = compressed(wide)
+    assert found.shape == (2, 5, 5)
+    torch.testing.assert_close(found @ found.mT, wide @ wide.mT)
+    assert compressed(narrow) is narrow
+    # Compressed together, two sets keep their scores; each by itself, they do not.
+    source, target = wide
+    together = compressed(torch.cat([source, target])[:8])
+    cosines = paired_cosine(source[:3], target[:3])
+    torch.testing.assert_close(paired_cosine(together[:3], together[5:8]), cosines)
+    apart = paired_cosine(compressed(source)[:3], compressed(target)[:3])
+    assert not torch.allclose(apart, cosines)
+
+
+def by_definition(source, target):
+    """CKA and Procrustes distance of wide sets, from d_model x d_model matrices."""
+    s, t = centred(source), centred(target)
+    own = torch.linalg.matrix_norm(s.mT @ s) * torch.linalg.matrix_norm(t.mT @ t)
+    cka = torch.linalg.matrix_norm(t.mT @ s) ** 2 / own
+    s, t = s / torch.linalg.matrix_norm(s), t / torch.linalg.matrix_norm(t)
+    return cka, 2 - 2 * torch.linalg.matrix_norm(t.mT @ s, ord="nuc")
+
+
+def test_scores_of_wide_sets_are_those_of_their_definition():
+    source, target = normal(0, 6, 20), normal(1, 6, 20)
+    cka, distance = by_definition(source, target)
+    torch.testing.assert_close(linear_cka(source, target), cka)
+    torch.testing.assert_close(procrustes_distance(source, target), distance)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_nan_stays_nan_and_spares_other_layers(score):
+    source, target = normal(0, 2, 5, 3), normal(1, 2, 5, 3)
+    whole = score(source, target), score(target, source)
+    source[0, 4, 2] = torch.nan
+    broken = score(source, target), score(target, source)
+    for before, after in zip(whole, broken, strict=True):
+        assert bool(after[0].isnan().any())
+        torch.testing.assert_close(after[1], before[1])
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("scale", [1e25, 1e-30, 1e37, 1e-37])
+def test_no_scale_is_too_large_or_too_small(score, scale):
+    source, target = normal(0, 5, 3).float(), normal(1, 5, 3).float()
+    found = score(source * scale, target)
+    torch.testing.assert_close(found, score(source, target), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(score, dtype):
+    # In float16 their squares overflow.
+    source, target = ((500 * normal(seed, 5, 3)).to(dtype) for seed in (0, 1))
+    found = score(source, target)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, score(source.float(), target.float()))
+    nothing = paired_cosine(torch.zeros(1, 3, dtype=dtype), target[:1])
+    assert nothing.item() == 0
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_set_without_variation_resembles_nothing(score):
+    # Their mean is not exactly the row itself.
+    constant = normal(0, 1, 30).float().expand(7, 30)
+    value = {nearest_match_accuracy: 1 / 7, procrustes_distance: 2}.get(score, 0)
+    found = score(centred(constant), centred(normal(1, 7, 30).float()))
+    torch.testing.assert_close(found, torch.full_like(found, value))
+
+
 def test_procrustes_distance_of_unrelated_sets_is_large():
     assert procrustes_distance(normal(0, 500, 4), normal(1, 500, 4)).item() > 1.5
-
-
-def test_principal_angles_and_overlap_by_hand():
-    plane = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    tilted = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
-    expected = torch.tensor([0.0, math.pi / 4])
-    torch.testing.assert_close(
-        principal_angles(plane, tilted), expected, atol=1e-3, rtol=0
-    )
-    assert subspace_overlap(plane, tilted).item() == pytest.approx(0.75)
-
-
-@given(SEEDS)
-@quick
-def test_subspace_overlap_depends_on_the_spans_only(seed):
-    source, target = normal(seed, 2, 6), normal(seed + 1, 3, 6)
-    mixed = normal(seed + 2, 2, 2) @ source
-    overlap = subspace_overlap(source, target)
-    torch.testing.assert_close(
-        overlap, subspace_overlap(mixed, target), atol=1e-6, rtol=0
-    )
-    torch.testing.assert_close(overlap, subspace_overlap(target, source))
-    assert subspace_overlap(source, torch.cat([source, target])).item() > 1 - 1e-9
-
-
-def test_random_spans_overlap_at_chance():
-    overlaps = [
-        subspace_overlap(normal(seed, 3, 30), normal(seed + 1000, 3, 30)).item()
-        for seed in range(100)
-    ]
-    assert sum(overlaps) / 100 == pytest.approx(3 / 30, abs=0.02)
-
-
-def test_dependent_directions_are_refused():
-    with pytest.raises(ValueError, match="2 directions span only 1"):
-        subspace_overlap(torch.ones(2, 3), torch.eye(3))
 
 
 def test_polar_coordinates_by_hand():

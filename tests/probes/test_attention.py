@@ -13,7 +13,6 @@ from probes.attention import (
     pair_coherence,
     pair_coherence_null,
     pair_gap,
-    pairwise_score,
     rest_mass,
     within_pair_ratio,
 )
@@ -72,6 +71,16 @@ def test_keys_out_of_range_are_named():
         pair_gap(uniform(3), torch.tensor([[0, 1], [1, 2]]))
 
 
+def test_key_sets_by_prompt_are_not_taken_for_sets_by_head():
+    # As many prompts as heads: broadcasting would give a number, and a wrong one.
+    pattern = torch.eye(3).expand(3, 3, 3)
+    keys = torch.tensor([[0], [1], [2]])
+    with pytest.raises(ValueError, match=r"\(3, 1\) for rows of shape \(3, 3, 3\)"):
+        attention_mass(pattern, keys)
+    by_prompt = attention_mass(pattern, keys[:, None])
+    torch.testing.assert_close(by_prompt, torch.eye(3))
+
+
 def test_concentration_error_and_balance_gap_by_hand():
     attention, targets = row(0.6, 0.1, 0.2, 0.1), torch.tensor([0, 2])
     assert concentration_error(attention, targets).item() == pytest.approx(0.2)
@@ -122,6 +131,13 @@ def test_attention_entropy_of_uniform_is_the_maximum():
     assert attention_entropy(uniform(7)).item() == pytest.approx(math.log(7))
 
 
+def test_attention_entropy_keeps_nan_and_is_single_at_least():
+    assert attention_entropy(row(math.nan, 0.5)).isnan()
+    half = attention_entropy(uniform(7).half())
+    assert half.dtype == torch.float32
+    assert half.item() == pytest.approx(math.log(7), abs=1e-3)
+
+
 def test_pair_quantities_by_hand():
     attention = row(0.1, 0.2, 0.3, 0.3, 0.06, 0.04)
     assert within_pair_ratio(attention, PAIRS).item() == pytest.approx(2)
@@ -140,7 +156,7 @@ def test_within_pair_ratio_of_zeros():
 @quick
 def test_pair_quantities_ignore_the_order_of_pairs_and_inside_them(seed):
     rows = random_rows(seed, 2, 3, 6)
-    for signal in (within_pair_ratio, pair_gap, rest_mass, pairwise_score):
+    for signal in (within_pair_ratio, pair_gap, rest_mass):
         value = signal(rows, PAIRS)
         torch.testing.assert_close(value, signal(rows, PAIRS.flip(0)))
         torch.testing.assert_close(value, signal(rows, PAIRS.flip(1)))
@@ -156,55 +172,22 @@ def test_pair_quantities_of_uniform_attention():
 
 
 @pytest.mark.parametrize(
-    ("weights", "score"),
+    ("weights", "is_pairwise"),
     [
-        ((1 / 6, 1 / 6, 1 / 3, 1 / 3, 0, 0), 1),
-        ((0.32, 0.32, 0.18, 0.18, 0, 0), 1),
-        ((0.133, 0.133, 0.367, 0.367, 0, 0), 1),
-        ((0.16, 0.16, 0.24, 0.24, 0.1, 0.1), 0.8),
-        # k = 2: s0 = 1/12 and the gap is 0.04.
-        ((0.23, 0.23, 0.27, 0.27, 0, 0), 0.48),
+        ((0.32, 0.32, 0.18, 0.18, 0, 0), True),
+        ((0.25, 0.25, 0.25, 0.25, 0, 0), False),
+        ((0.18, 0.32, 0.32, 0.18, 0, 0), False),
+        ((0.5, 0, 0.5, 0, 0, 0), False),
+        ((0.32, 0.32, 0.05, 0.05, 0.13, 0.13), False),
     ],
+    ids=["pairwise", "saddle", "crossed", "subjects only", "elsewhere"],
 )
-def test_pairwise_score_of_pairwise_patterns(weights, score):
-    assert pairwise_score(row(*weights), PAIRS).item() == pytest.approx(score)
-
-
-def test_pairwise_score_of_the_three_pair_optimum_is_one():
-    weights = row(0.103, 0.103, 0.151, 0.151, 0.246, 0.246)
-    pairs = torch.arange(6).reshape(3, 2)
-    assert pairwise_score(weights, pairs).item() == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [
-        (0.25, 0.25, 0.25, 0.25, 0, 0),
-        (0.18, 0.32, 0.32, 0.18, 0, 0),
-        (0.5, 0, 0.5, 0, 0, 0),
-        (0.5, 0.5, 0, 0, 0, 0),
-        (0, 0, 0, 0, 0.5, 0.5),
-    ],
-    ids=["saddle", "crossed", "subjects only", "one pair dropped", "elsewhere"],
-)
-def test_pairwise_score_of_other_patterns_is_zero(weights):
-    assert pairwise_score(row(*weights), PAIRS).item() == 0
-
-
-@given(SEEDS, st.integers(2, 4))
-@quick
-def test_pairwise_score_is_a_share_and_falls_with_rest(seed, n_pairs):
-    pairs = torch.arange(2 * n_pairs).reshape(n_pairs, 2)
-    rows = random_rows(seed, 4, 2 * n_pairs)
-    score = pairwise_score(rows, pairs)
-    assert bool(((score >= 0) & (score <= 1)).all())
-    diluted = torch.cat([rows * 0.5, torch.full((4, 1), 0.5, dtype=rows.dtype)], -1)
-    torch.testing.assert_close(pairwise_score(diluted, pairs), score * 0.5)
-
-
-def test_pairwise_score_of_untrained_attention_is_small():
-    rows = random_rows(0, 1000, 6, sharpness=0.1)
-    assert pairwise_score(rows, PAIRS).mean().item() < 0.05
+def test_pair_quantities_tell_a_pairwise_pattern_from_others(weights, is_pairwise):
+    attention = row(*weights)
+    equal = within_pair_ratio(attention, PAIRS).item() < 1.05
+    distinct = pair_gap(attention, PAIRS).item() > 0.08
+    whole = rest_mass(attention, PAIRS).item() < 0.02
+    assert (equal and distinct and whole) == is_pairwise
 
 
 def test_a_gap_needs_two_pairs():

@@ -98,14 +98,6 @@ def test_polar_places_angles_by_layer():
         figures.polar(grid(3, axes=("pair",)))
 
 
-def test_histogram_counts_every_value():
-    m = grid(2, 50, axes=("kind", "pair"), kind=("matched", "shifted"))
-    ax = figures.histogram(m, hue="kind", bins=5)
-    assert sum(bar.get_height() for bar in ax.patches) == 100
-    constant = Measurement(torch.ones(4), ("pair",))
-    assert sum(bar.get_height() for bar in figures.histogram(constant).patches) == 4
-
-
 def test_given_axes_are_used():
     ax = Figure().add_subplot()
     assert figures.heatmap(grid(2, 2, axes=("layer", "head")), ax) is ax
@@ -150,3 +142,36 @@ def test_drawing_needs_no_pyplot_and_leaves_settings_alone():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "kinds"),
+    [
+        ((4,), ("layer",), ["line"]),
+        ((4,), ("example",), ["line"]),
+        ((4, 3), ("layer", "head"), ["map"]),
+        ((4, 3), ("layer", "example"), ["band"]),
+        ((2, 4, 3), ("pairs", "layer", "example"), ["band"]),
+        ((9, 4, 3), ("head", "layer", "seed"), ["map"]),
+        ((4, 3, 2), ("layer", "example", "seed"), ["band"]),
+        ((2, 3, 3), ("head", "query", "key"), ["map", "map"]),
+        ((2, 2, 3, 3), ("seed", "head", "query", "key"), ["map"] * 4),
+        ((20, 3, 3), ("head", "query", "key"), ["map"] * figures.MAX_PANELS),
+    ],
+)
+def test_plot_chooses_by_axes(shape, axes, kinds):
+    figure = grid(*shape, axes=axes).plot()
+    found = []
+    for ax in figure.axes:
+        if ax.axison and ax.get_label() != "<colorbar>":
+            lines = "band" if ax.collections else "line"
+            found.append("map" if ax.images else lines)
+    assert found == kinds
+
+
+def test_plot_draws_the_mean_of_what_measure_gives():
+    m = grid(2, 3, axes=("statistic", "layer"), statistic=("mean", "standard_error"))
+    (ax,) = m.plot().axes
+    assert list(ax.lines[0].get_ydata()) == m.select(statistic="mean").values.tolist()
+    with pytest.raises(ValueError, match="no axis to draw over"):
+        m.mean().plot()

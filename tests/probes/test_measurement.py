@@ -167,3 +167,25 @@ def test_probes_stay_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "[]"
+
+
+def test_a_few_values_are_printed_and_many_are_not():
+    assert repr(grid()).endswith("layer: 2, head: 3): 0, 1, 2, 3, 4, 5")
+    many = Measurement(torch.zeros(3, 3), ("layer", "head"))
+    assert repr(many) == "Measurement('value', layer: 3, head: 3)"
+
+
+def test_top_gives_the_largest_values_and_their_places():
+    best = grid().top(2)
+    assert best[["layer", "head", "mass"]].values.tolist() == [[1, "c", 5], [1, "b", 4]]
+    assert len(grid().top(99)) == 6
+
+
+def test_to_xarray_keeps_axes_labels_unit_and_provenance():
+    array = grid().to_xarray()
+    assert array.dims == ("layer", "head")
+    assert float(array.sel(layer=1, head="b")) == 4.0
+    assert (array.name, array.attrs["units"]) == ("mass", "share")
+    assert array.attrs["seeds"] == [0, 1]
+    half = Measurement(torch.ones(2, dtype=torch.bfloat16), ("layer",))
+    assert half.to_xarray().dtype == "float32"

@@ -1,14 +1,21 @@
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import Generator, default_rng
+from scipy import stats
 
 from probes.statistics import (
     bootstrap_interval,
-    paired_sign_flip_pvalue,
+    clopper_pearson,
+    holm,
+    median_interval,
     standard_error,
+    student_interval,
+    student_p_value,
     tie_split_accuracy,
     tie_split_credit,
 )
@@ -76,38 +83,6 @@ def test_standard_error_of_a_constant_is_zero():
     assert standard_error(torch.full((5,), 0.25)) == 0
 
 
-def test_sign_flip_pvalue_by_hand():
-    first, second = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
-    # All differences positive: 1 of 8 flips reaches the sum, 2 of 8 its size.
-    assert paired_sign_flip_pvalue(first, second) == 0.25
-    assert paired_sign_flip_pvalue(first, second, alternative="greater") == 0.125
-    assert paired_sign_flip_pvalue(first, second, alternative="less") == 1
-
-
-@given(SEEDS, st.integers(1, 16))
-@quick
-def test_sign_flip_pvalue_is_a_probability_and_symmetric(seed, n):
-    first, second = normal(seed, n), normal(seed + 1, n)
-    p = paired_sign_flip_pvalue(first, second, n_resamples=500)
-    assert 0 < p <= 1
-    assert p == paired_sign_flip_pvalue(second, first, n_resamples=500)
-
-
-def test_sign_flip_pvalue_is_uniform_under_the_null():
-    pvalues = [
-        paired_sign_flip_pvalue(normal(seed, 8), normal(seed + 9000, 8))
-        for seed in range(300)
-    ]
-    rejected = sum(p <= 0.05 for p in pvalues) / 300
-    assert rejected <= 0.09
-    assert paired_sign_flip_pvalue(torch.ones(3), torch.ones(3)) == 1
-
-
-def test_random_flips_agree_with_enumeration_in_size():
-    shifted = normal(0, 20) + 1.5
-    assert paired_sign_flip_pvalue(shifted, torch.zeros(20).double()) < 0.001
-
-
 def test_tie_split_accuracy_by_hand():
     logits = torch.tensor([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0], [3.0, 0.0, 0.0]])
     targets = torch.tensor([0, 1, 2])
@@ -137,3 +112,78 @@ def test_blind_logits_score_chance_despite_round_off():
     assert tie_split_accuracy(broken, torch.tensor([0, 1])) == 0
     with pytest.raises(ValueError, match="from 0 to 8; valid: 0 to 7"):
         tie_split_accuracy(logits[:2], torch.tensor([0, 8]))
+
+
+# Student, Clopper-Pearson, the median, Holm.
+
+
+def test_student_interval_worked_by_hand_and_against_scipy() -> None:
+    values = [1.0, 2.0, 3.0]
+    low, high = student_interval(values)
+    assert (low, high) == pytest.approx((2 - 2.48414, 2 + 2.48414), abs=1e-5)
+    expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((expected.low, expected.high))
+    assert all(math.isnan(end) for end in student_interval([1.0]))
+    assert all(math.isnan(end) for end in student_interval([1.0, math.nan]))
+
+
+def test_student_interval_moves_and_scales_with_the_values() -> None:
+    low, high = student_interval([1.0, 2.0, 4.0])
+    moved = student_interval([3 * 1.0 + 5, 3 * 2.0 + 5, 3 * 4.0 + 5])
+    assert moved == pytest.approx((3 * low + 5, 3 * high + 5))
+
+
+def test_clopper_pearson_at_the_documented_sizes() -> None:
+    for n, share in ((72, 0.95), (368, 0.99), (3688, 0.999)):
+        assert clopper_pearson(n, n)[0] >= share
+        assert clopper_pearson(n - 1, n - 1)[0] < share
+    assert clopper_pearson(0, 10)[0] == 0.0
+    low, high = clopper_pearson(3, 10)
+    mirrored = clopper_pearson(7, 10)
+    assert (low, high) == pytest.approx((1 - mirrored[1], 1 - mirrored[0]))
+    with pytest.raises(ValueError, match="11 hits of 10"):
+        clopper_pearson(11, 10)
+
+
+def test_the_p_value_is_that_of_scipy() -> None:
+    values = [0.3, 0.1, 0.5, 0.2]
+    for above, alternative in ((True, "greater"), (False, "less")):
+        expected = stats.ttest_1samp(values, 0.15, alternative=alternative).pvalue
+        assert student_p_value(values, 0.15, above=above) == pytest.approx(expected)
+    assert student_p_value([1.0], 0.0, above=True) == 1.0
+    assert student_p_value([1.0, 1.0], 0.0, above=True) == 0.0
+    assert student_p_value([1.0, 1.0], 2.0, above=True) == 1.0
+
+
+def test_holm_is_monotone_bounded_and_alone_changes_nothing() -> None:
+    assert holm([0.04]) == [0.04]
+    assert holm([]) == []
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_the_median_interval_needs_six_values() -> None:
+    assert median_interval([6.0, 5.0, 4.0, 3.0, 2.0, 1.0]) == (1.0, 6.0)
+    assert all(math.isnan(end) for end in median_interval([1.0] * 5))
+    low, high = median_interval([float(i) for i in range(1, 21)])
+    # P(Binomial(20, 1/2) < 6) = 0.0207: x_(6) and x_(15).
+    assert (low, high) == (6.0, 15.0)
+
+
+def covered(
+    draw: Callable[[Generator, int], list[float]], mean: float, n: int
+) -> float:
+    source = default_rng(n)
+    ends = [student_interval(draw(source, n)) for _ in range(2000)]
+    return sum(low <= mean <= high for low, high in ends) / len(ends)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_intervals_cover_normal_and_bernoulli_data(n: int) -> None:
+    normal = covered(lambda source, k: source.normal(2.0, 3.0, k).tolist(), 2.0, n)
+    assert normal >= 0.93
+    source = default_rng(n)
+    for p in (0.5, 0.97):
+        hits = source.binomial(50 * n, p, 1000).tolist()
+        ends = {h: clopper_pearson(h, 50 * n) for h in set(hits)}
+        assert sum(ends[h][0] <= p <= ends[h][1] for h in hits) / 1000 >= 0.93

@@ -5,9 +5,7 @@ from hypothesis import strategies as st
 
 from probes.weights import (
     diagonal_excess,
-    diagonal_mass,
     diagonal_score,
-    effective_rank,
     nuclear_norm,
     numerical_rank,
 )
@@ -25,14 +23,12 @@ def test_spectra_by_hand():
     matrix = torch.diag(torch.tensor([3.0, 1.0, 0.0]))
     assert nuclear_norm(matrix).item() == pytest.approx(4)
     assert numerical_rank(matrix).item() == 2
-    # exp of the entropy of (3/4, 1/4)
-    assert effective_rank(matrix).item() == pytest.approx(4 / 3**0.75)
     assert numerical_rank(matrix, relative_tolerance=0.5).item() == 1
 
 
 def test_a_zero_matrix_has_no_rank():
     zero = torch.zeros(2, 3, 3)
-    for signal in (nuclear_norm, effective_rank, numerical_rank):
+    for signal in (nuclear_norm, numerical_rank):
         assert signal(zero).tolist() == [0, 0]
 
 
@@ -42,23 +38,23 @@ def test_spectra_are_blind_to_rotation_and_ordered(seed, rank):
     matrix = normal(seed, 5, rank) @ normal(seed + 1, rank, 6)
     turned = torch.linalg.qr(normal(seed + 2, 5, 5)).Q @ matrix
     torch.testing.assert_close(nuclear_norm(turned), nuclear_norm(matrix))
-    torch.testing.assert_close(effective_rank(-2 * turned), effective_rank(matrix))
     assert numerical_rank(matrix, relative_tolerance=1e-12).item() == rank
-    assert 1 - 1e-9 <= effective_rank(matrix).item() <= rank + 1e-6
     assert nuclear_norm(matrix) >= torch.linalg.matrix_norm(matrix) - 1e-9
 
 
 def test_noise_has_nearly_full_rank():
     noise = normal(0, 40, 40)
     assert numerical_rank(noise).item() == 40
-    assert effective_rank(noise).item() > 25
+    # Of equal Frobenius norm, one direction has the least nuclear norm, noise far more.
+    ratio = nuclear_norm(noise) / torch.linalg.matrix_norm(noise)
+    assert ratio.item() > 5
+    line = noise[:, :1] @ noise[:1]
+    torch.testing.assert_close(nuclear_norm(line), torch.linalg.matrix_norm(line))
 
 
 def test_diagonals_by_hand():
     block = torch.tensor([[3.0, 1.0], [-1.0, 5.0]])
     assert diagonal_excess(block).item() == 4
-    assert diagonal_mass(block).item() == pytest.approx(0.8)
-    assert diagonal_mass(torch.zeros(2, 2)).item() == 0
 
 
 @given(SEEDS, st.integers(2, 6), st.floats(-5, 5))
@@ -69,9 +65,6 @@ def test_diagonal_laws(seed, size, offset):
     torch.testing.assert_close(diagonal_excess(block + offset), excess)
     identity = torch.eye(size, dtype=torch.float64)
     torch.testing.assert_close(diagonal_excess(block + 2 * identity), excess + 2)
-    mass = diagonal_mass(block)
-    assert bool(((mass >= 0) & (mass <= 1)).all())
-    torch.testing.assert_close(diagonal_mass(identity[None] * 3).item(), 1.0)
 
 
 def test_shuffled_rows_have_no_diagonal():
@@ -79,13 +72,11 @@ def test_shuffled_rows_have_no_diagonal():
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     assert diagonal_excess(block).item() == pytest.approx(5, abs=0.3)
     assert abs(diagonal_excess(block[order]).item()) < 0.3
-    assert diagonal_mass(block[order]).item() == pytest.approx(1 / 200, abs=0.003)
 
 
 def test_blocks_without_a_diagonal_are_refused():
-    for signal in (diagonal_excess, diagonal_mass):
-        with pytest.raises(ValueError, match="square block, got 2 x 3"):
-            signal(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="square block, got 2 x 3"):
+        diagonal_excess(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="at least 2 rows"):
         diagonal_excess(torch.ones(1, 1))
 
