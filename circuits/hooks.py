@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,27 @@ from trained.errors import BadInput
 from trained.task import Batch
 
 from .backends import Callback, backend_of
-from .models.language_model import LanguageModel
-from .models.prompts import Prompts
+from .backends.anatomy import Readout
 from .sites import Kind, Site
 
-Model = nn.Module | LanguageModel
+
+@runtime_checkable
+class Opened(Protocol):
+    """A language model opened by us; what a backend reaches into is its module."""
+
+    @property
+    def module(self) -> Any:
+        """An HF model, a bridge, an nnsight wrapper."""
+
+    @property
+    def readout(self) -> Readout:
+        """From the last residual to logits."""
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits at every position."""
+
+
+Model = nn.Module | Opened
 """A small model, a bridge, a transformers model, or a language model opened by us."""
 
 Edit = Callable[[Tensor], Tensor]
@@ -81,7 +97,7 @@ class Signal:
     Attributes:
         kind: where the activation is taken.
         function: (activation, batch) -> values with the batch axis first; the batch
-            is what `measure` was given, a Batch or Prompts.
+            is what `measure` was given.
         axes: names of the axes after the batch axis.
         unit: what the values are in.
     """
@@ -94,7 +110,7 @@ class Signal:
 
 @torch.no_grad()
 def measure(
-    model: Model, batches: Iterable[Batch | Prompts], signals: Mapping[str, Signal]
+    model: Model, batches: Iterable[Batch], signals: Mapping[str, Signal]
 ) -> dict[str, Measurement]:
     """Mean and standard error over examples of every signal, in one pass per batch.
 
@@ -126,7 +142,7 @@ def measure(
 
 def _measure_batch(
     model: Model,
-    batch: Batch | Prompts,
+    batch: Batch,
     signals: Mapping[str, Signal],
     moments: Mapping[tuple[str, Site], "_Moments"],
 ) -> None:
@@ -154,12 +170,12 @@ def _measure_batch(
     _require_fired(places, fired)
 
 
-def forward(model: Model, batch: Batch | Prompts) -> None:
+def forward(model: Model, batch: Batch) -> None:
     """Run the model on a batch, for the hooks that are attached to it."""
-    if isinstance(batch, Prompts):
-        model(batch.tokens, batch.mask)
-    else:
+    if batch.mask is None:
         model(batch.tokens)
+    else:
+        model(batch.tokens, batch.mask)
 
 
 @dataclass
@@ -212,9 +228,7 @@ def _measurement(
 
 
 def _layers(model: Model, kind: Kind) -> Sequence[Site]:
-    module = module_of(model)
-    sites = [site for site in backend_of(module).sites(module) if site.kind == kind]
-    return sites or [Site(kind)]
+    return [site for site in sites_of(model) if site.kind == kind] or [Site(kind)]
 
 
 @contextmanager
@@ -230,7 +244,20 @@ def _attached(model: Model, callbacks: Mapping[Site, Callback]) -> Iterator[None
 
 def module_of(model: Model) -> Any:
     """What a backend reaches into."""
-    return model.module if isinstance(model, LanguageModel) else model
+    return model if isinstance(model, nn.Module) else model.module
+
+
+def sites_of(model: Model) -> list[Site]:
+    """Every site that the model has."""
+    module = module_of(model)
+    return backend_of(module).sites(module)
+
+
+def readout_of(model: Model) -> Readout:
+    """From the last residual to logits; `BadInput` if that is not known."""
+    if isinstance(model, nn.Module):
+        return backend_of(model).readout(model)
+    return model.readout
 
 
 def _require_fired(wanted: Iterable[Site], fired: Iterable[Site]) -> None:

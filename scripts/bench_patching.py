@@ -20,7 +20,7 @@ from transformer_lens import patching
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from circuits.hooks import Model, intervene
-from circuits.interventions.edit import Transplant, replacing
+from circuits.interventions.edit import Transplant, part_edits
 from circuits.interventions.part import position_grid
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.patching import patch_sweep
@@ -53,11 +53,10 @@ def ours(model: Model, clean: Batch, corrupt: Batch) -> Tensor:
 def one_at_a_time(model: Model, clean: Batch, corrupt: Batch) -> Tensor:
     """A whole pass for every cell."""
     metric = logit_difference(torch.tensor([WRONG]))
-    values = Transplant(clean).values(model, corrupt, GRID.items)
+    edits = part_edits(model, corrupt, GRID.items, Transplant(clean))
     found = []
-    for target in GRID.items:
-        edit = replacing(target, corrupt, values[target])
-        with intervene(model, {target.site: edit}):
+    for part, edit in edits.items():
+        with intervene(model, {part.site: edit}):
             found.append(metric(answer_logits(model, corrupt), corrupt))
     return torch.cat(found).reshape(N_LAYERS, LENGTH)
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from transformer_lens import HookedRootModule
+from transformer_lens.hook_points import HookPoint
 
 from trained.decoder import Attention, Decoder, DecoderConfig
 
@@ -158,6 +160,29 @@ def copying_model(n: int = 24) -> GroundTruth:
     x = torch.arange(n)
     tokens = torch.stack([x, x, x, (x + 1) % n], dim=1)
     return GroundTruth(model, tokens, x, (), ((0, 1),), space)
+
+
+class OneQueryModel(HookedRootModule):
+    """Only the last token asks, as in the papers' minimal blocks; random weights."""
+
+    def __init__(self, n_tokens: int = 16, seed: int = 0) -> None:
+        super().__init__()
+        source = torch.Generator().manual_seed(seed)
+        self.embedding = nn.Parameter(torch.randn(n_tokens, 8, generator=source))
+        attention = nn.ModuleDict({"hook_pattern": HookPoint()})
+        self.blocks = nn.ModuleList([nn.ModuleDict({"attn": attention})])
+        self.hook_logits = HookPoint()
+        self.setup()
+
+    def forward(
+        self, tokens: Int[Tensor, "batch pos"]
+    ) -> Float[Tensor, "batch 1 d_vocab"]:
+        """The logits after the last token."""
+        states = self.embedding[tokens]
+        scores = states[:, None, -1:] @ states[:, None].mT
+        pattern = self.blocks[0]["attn"]["hook_pattern"](scores.softmax(-1))
+        read = (pattern @ states[:, None])[:, 0]
+        return self.hook_logits(read @ self.embedding.mT)
 
 
 def accuracy(truth: GroundTruth, logits: Float[Tensor, "batch pos d_vocab"]) -> float:

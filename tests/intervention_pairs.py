@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from circuits.hooks import Model, intervene
-from circuits.interventions.edit import Cell
-from circuits.interventions.part import Examples
+from circuits.interventions.edit import Edits
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.sweep import Reading, logit_difference
 from tests.ground_truth import Decoder, DecoderConfig, GroundTruth
@@ -55,7 +54,7 @@ def random_pair(n_examples: int = 4, n_pos: int = 5) -> Pair:
 
 
 def one_at_a_time(
-    model: Model, examples: Examples, cells: Sequence[Cell], reading: Reading
+    model: Model, examples: Batch, cells: Sequence[Edits], reading: Reading
 ) -> Tensor:
     """The metric of every cell in a whole pass of its own; [cell, example]."""
     rows = []

@@ -1,13 +1,15 @@
-"""The ways into a model, one file each, all with the same two functions.
+"""The ways into a model, one file each, all with the same functions.
 
 `sites(model)` lists what can be observed; `attach(model, site, callback)` calls back
 with an activation on every forward pass and returns a handle whose `remove` ends it.
-What the callback returns, if anything, takes the activation's place.
+What the callback returns, if anything, takes the activation's place. `readout`,
+`resumption` and `head_weights` say what is inside.
 
 `hooked` serves models with TransformerLens hook points (ours and its bridges), `hf`
 plain Hugging Face models, `nnsight` models wrapped by nnsight.
 """
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +18,8 @@ from torch import Tensor
 
 from circuits.sites import Site
 from trained.errors import BadInput
+
+from .anatomy import HeadWeights, Readout, Resumption
 
 Callback = Callable[[Tensor], Tensor | None]
 """Sees an activation; what it returns, if anything, takes the activation's place."""
@@ -39,6 +43,15 @@ class Backend(Protocol):
     def attach(self, model: Any, site: Site, callback: Callback) -> Handle:
         """Call back with the activation at a site on every forward pass."""
 
+    def readout(self, model: Any) -> Readout:
+        """From the last residual to logits; `BadInput` if that is not known."""
+
+    def resumption(self, model: Any) -> Resumption | None:
+        """How a pass can start inside the model; None if it cannot."""
+
+    def head_weights(self, model: Any, layer: int) -> HeadWeights:
+        """The weights of a layer's heads; `BadInput` if these are not known."""
+
 
 NAMES = ("hooked", "hf", "nnsight")
 
@@ -47,16 +60,20 @@ def backend_of(model: Any) -> Backend:
     """The backend that reaches into a model; loads nothing that it does not need."""
     if getattr(model, "hook_dict", None):
         return _load("hooked")
-    modules = {base.__module__ for base in type(model).__mro__}
-    if f"{__name__}.nnsight" in modules:
+    if _is(model, f"{__name__}.nnsight", "Traced"):
         return _load("nnsight")
-    origins = {module.split(".")[0] for module in modules}
-    if "transformers" in origins:
+    if _is(model, "transformers.modeling_utils", "PreTrainedModel"):
         return _load("hf")
     raise BadInput(
         f"{type(model).__name__} cannot be observed; pass a model of trained/, a "
         "TransformerBridge, a transformers model or backends.nnsight.Traced(one)"
     )
+
+
+def _is(model: Any, module: str, name: str) -> bool:
+    """Whether a model is of a class that may not even be loaded."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(model, getattr(loaded, name))
 
 
 def _load(name: str) -> Backend:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from einops import einsum, rearrange
+from einops import einsum, rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -15,6 +15,7 @@ from circuits.sites import KINDS, Kind, Site
 from trained.errors import BadInput, unknown
 
 from . import Callback, Handle
+from .anatomy import HeadWeights, Inward, Readout, Resumption, block_at
 from .families import Family, family_of
 from .hf_attention import open_attention
 from .tap import Bypass, Handles, Tap
@@ -40,14 +41,73 @@ def attach(model: nn.Module, site: Site, callback: Callback) -> Handle:
     return _TAPS[model, site].add(callback)
 
 
+def readout(model: nn.Module) -> Readout:
+    """From the last residual to logits."""
+    family = family_of(model)
+    unembedding: Any = model.get_submodule(family.unembedding)
+    return Readout(
+        model.get_submodule(family.final_norm),
+        unembedding.weight.mT,
+        unembedding.bias,
+        getattr(model.config, "final_logit_softcapping", None),
+    )
+
+
+def resumption(model: nn.Module) -> Resumption:
+    """How a pass can start inside the model."""
+    unembedding = model.get_submodule(family_of(model).unembedding)
+    return Resumption(list(_blocks(model)), unembedding, unembedding)
+
+
+def head_weights(model: nn.Module, layer: int) -> HeadWeights:
+    """The weights of a layer's heads."""
+    family = family_of(model)
+    config: Any = model.config
+    block = block_at(_blocks(model), layer)
+    attention: Any = block.get_submodule(family.attention)
+    layers = [block.get_submodule(name) for name in family.projections]
+    n_heads = config.num_attention_heads
+    W_O = output_weights(block.get_submodule(family.output_projection), n_heads)
+    d_head = W_O.shape[1]
+    if len(layers) == 3:
+        parts = [_by_head(_inputs_first(part), n_heads, d_head) for part in layers]
+    else:
+        order = f"d_model {family.projection_order} -> part head d_model d_head"
+        joint = _inputs_first(layers[0])
+        parts = list(rearrange(joint, order, part=3, d_head=d_head))
+    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    normalised = getattr(attention, "q_norm", None) is not None
+    return HeadWeights(
+        parts[0],
+        parts[1],
+        parts[2],
+        W_O,
+        scale=float(attention.scaling),
+        norm=block.get_submodule(family.attention_norm),
+        bilinear=not (capped or normalised),
+    )
+
+
 def output_weights(
     projection: nn.Module, n_heads: int
 ) -> Float[Tensor, "head d_head d_model"]:
     """W_O by head, from a linear layer whose input is all heads side by side."""
+    heads = "(head d) d_model -> head d d_model"
+    return rearrange(_inputs_first(projection), heads, head=n_heads)
+
+
+def _inputs_first(projection: nn.Module) -> Float[Tensor, "inputs outputs"]:
+    """The weight of a linear layer; transformers' Conv1D stores it the other way."""
     weight = projection.weight
     assert isinstance(weight, Tensor)
-    inputs_first = weight if isinstance(projection, Conv1D) else weight.mT
-    return rearrange(inputs_first, "(head d) d_model -> head d d_model", head=n_heads)
+    return weight if isinstance(projection, Conv1D) else weight.mT
+
+
+def _by_head(weight: Float[Tensor, "d_model out"], n_heads: int, d_head: int) -> Inward:
+    """One matrix for every query head; those of a group share theirs."""
+    group = n_heads * d_head // weight.shape[1]
+    parted = rearrange(weight, "d (head d_head) -> head d d_head", d_head=d_head)
+    return repeat(parted, "head d d_head -> (head group) d d_head", group=group)
 
 
 def _blocks(model: nn.Module) -> nn.ModuleList:

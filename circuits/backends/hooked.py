@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from circuits.sites import KINDS, Kind, Site, hooked_name
+from trained.decoder import Decoder
 from trained.errors import BadInput, unknown
 
 from . import Callback, Handle
+from .anatomy import HeadWeights, Readout, Resumption, block_at
 from .tap import Bypass, Handles
 
 
@@ -42,6 +44,47 @@ def sites(model: nn.Module) -> list[Site]:
     if _is_bridge(model) and not _parts_heads(model):
         found = [site for site in found if site.kind != "head_out"]
     return found
+
+
+def readout(model: Any) -> Readout:
+    """From the last residual to logits; `BadInput` if that is not known."""
+    if isinstance(model, Decoder):
+        return Readout(model.final_norm, model.W_U, model.b_U)
+    if not _is_bridge(model):
+        raise BadInput(
+            f"{type(model).__name__} has no readout of a last residual; pass a Decoder "
+            "or a language model"
+        )
+    # 0 or below stands for no soft cap.
+    soft_cap = max(model.cfg.output_logits_soft_cap or 0.0, 0.0) or None
+    return Readout(model.ln_final, model.W_U, model.b_U, soft_cap)
+
+
+def resumption(model: Any) -> Resumption | None:
+    """How a pass can start inside the model; None if it cannot."""
+    if not isinstance(model, Decoder):
+        return None
+    return Resumption(list(model.blocks), model.ln_final, model.hook_logits)
+
+
+def head_weights(model: Any, layer: int) -> HeadWeights:
+    """The weights of a layer's heads; `BadInput` if these are not known."""
+    if not isinstance(model, Decoder):
+        raise BadInput(
+            f"the weights of {type(model).__name__} have no known layout; pass a "
+            "Decoder, or a transformers model as it is (backend hf or nnsight)"
+        )
+    block, config = block_at(model.blocks, layer), model.config
+    default, given = config.head_size**-0.5, config.score_scale
+    weights = block.attn
+    return HeadWeights(
+        weights.W_Q,
+        weights.W_K,
+        weights.W_V,
+        weights.W_O,
+        scale=default if given is None else given,
+        norm=block.ln1.layer,
+    )
 
 
 def hook_points(model: nn.Module) -> dict[str, nn.Module]:

@@ -16,6 +16,7 @@ from circuits.sites import Kind, Site
 from trained.errors import BadInput, unknown
 
 from . import Callback, Handle, hf
+from .anatomy import HeadWeights, Readout
 from .families import Family, family_of
 from .tap import Tap
 
@@ -85,6 +86,21 @@ def attach(model: Traced, site: Site, callback: Callback) -> Handle:
 
         model.taps[site] = Tap(close)
     return model.taps[site].add(callback)
+
+
+def readout(model: Traced) -> Readout:
+    """From the last residual to logits."""
+    return hf.readout(model.transformers_model)
+
+
+def resumption(model: Traced) -> None:
+    """Passes cannot start inside a traced model."""
+    del model
+
+
+def head_weights(model: Traced, layer: int) -> HeadWeights:
+    """The weights of a layer's heads."""
+    return hf.head_weights(model.transformers_model, layer)
 
 
 def _visit_block(block: Any, family: Family, taps: Mapping[Kind, Tap]) -> None:

@@ -2,8 +2,8 @@
 
 `Zero` removes a part, `Mean` leaves what it says on average, `Resample` lets it speak
 of another prompt: the three usual ablations, from the crudest to the one that stays
-on the model's own distribution. Any of them works on heads, layers, MLPs and
-positions: see `Target`.
+on the model's own distribution. `edit` has them and the other rules. Any of them works
+on heads, layers, MLPs, positions and neurons: see `Part`.
 """
 
 from collections.abc import Sequence
@@ -11,111 +11,102 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from circuits.hooks import Edit, Model
 from circuits.sites import Site
 from probes.measurement import Measurement
+from trained.errors import BadInput
+from trained.task import Batch
 
-from .edit import Cell, Replacement, acting, merged, replacing
-from .edit import Mean as Mean
-from .edit import Resample as Resample
-from .edit import Zero as Zero
-from .part import Examples, Grid, Places, Target, place_mask
+from .edit import Rule, acting, merged, part_edits, renormalised
+from .part import Grid, Part, Places, columns
 from .sweep import Reading, sweep
 
 
 def ablate(
-    model: Model, examples: Examples, targets: Sequence[Target], rule: Replacement
+    model: Model, batch: Batch, parts: Sequence[Part], rule: Rule
 ) -> AbstractContextManager[None]:
-    """Replace the targets in every pass over these examples in the block.
+    """Apply a rule to the parts in every pass over these prompts in the block.
 
     `BadInput` at the end of the block if a site was never reached or never changed.
     """
-    values = rule.values(model, examples, targets)
-    edits = [(t.site, replacing(t, examples, values[t])) for t in targets]
-    return acting(model, merged(edits))
+    edits = part_edits(model, batch, parts, rule)
+    return acting(model, merged((part.site, edits[part]) for part in parts))
 
 
 def ablation_sweep(
-    model: Model,
-    examples: Examples,
-    grid: Grid[Target],
-    rule: Replacement,
-    reading: Reading,
+    model: Model, batch: Batch, grid: Grid[Part], rule: Rule, reading: Reading
 ) -> Measurement:
-    """The metric with each target of a grid replaced on its own; see `sweep`."""
-    values = rule.values(model, examples, grid.items)
-
-    def cell(target: Target) -> Cell:
-        return {target.site: replacing(target, examples, values[target])}
-
-    return sweep(model, examples, grid, cell, reading)
+    """The metric with the rule applied to each part on its own; see `sweep`."""
+    edits = part_edits(model, batch, grid.items, rule)
+    return sweep(model, batch, grid, lambda part: {part.site: edits[part]}, reading)
 
 
 @dataclass(frozen=True)
 class Edges:
-    """What some queries read from some keys, in all heads of a layer or in some."""
+    """What some queries read from some keys, in all heads of a layer or in some.
+
+    Every query from every key; with `paired` the i-th query from the i-th key only.
+    """
 
     layer: int
     queries: Places = None
     keys: Places = None
     heads: tuple[int, ...] | None = None
+    paired: bool = False
 
     @property
     def site(self) -> Site:
         """Where the edges are."""
         return Site("pattern", self.layer)
 
-    def without(self, examples: Examples) -> Edit:
-        """The edit that cuts the edges."""
-        target = Target(self.site, self.heads, self.queries)
-        keys = place_mask(examples, self.keys)[:, None, None]
+    def without(self, batch: Batch) -> Edit:
+        """The edit that cuts the edges and scales what is left to the former sums."""
+        keys = None if self.keys is None else columns(batch, self.keys)
+        part = Part("pattern", self.layer, self.heads, self.queries, keys)
 
         def edit(pattern: Tensor) -> Tensor:
-            cut = target.mask(examples, pattern) & keys
+            cut = part.mask(batch, pattern)
+            if self.paired:
+                cut = cut & self._pairs(batch, pattern)
             return renormalised(pattern.masked_fill(cut, 0.0), pattern)
 
         return edit
 
-
-def renormalised(
-    pattern: Float[Tensor, "batch head query key"],
-    original: Float[Tensor, "batch head query key"],
-) -> Float[Tensor, "batch head query key"]:
-    """Rows scaled to the sums of the original ones; rows without weight stay zero.
-
-    A query whose only keys are cut reads nothing. Rows that kept all their weight are
-    left as they are, to the last bit.
-    """
-    total, before = pattern.sum(-1, keepdim=True), original.sum(-1, keepdim=True)
-    scaled = torch.where(total > 0, pattern * (before / total), 0.0)
-    untouched = (pattern == original).all(-1, keepdim=True)
-    return torch.where(untouched, original, scaled)
+    def _pairs(self, batch: Batch, pattern: Tensor) -> Bool[Tensor, "batch 1 q k"]:
+        """True at every query's own key."""
+        queries, keys = columns(batch, self.queries), columns(batch, self.keys)
+        if queries.shape != keys.shape:
+            raise BadInput(
+                f"{queries.shape[1]} queries {self.queries!r} and {keys.shape[1]} keys "
+                f"{self.keys!r} cannot be paired"
+            )
+        mask = torch.zeros_like(pattern[:, :1], dtype=torch.bool)
+        rows = torch.arange(len(mask), device=mask.device)[:, None]
+        mask[rows, 0, queries, keys] = True
+        return mask
 
 
 def knock_out(
-    model: Model, examples: Examples, edges: Sequence[Edges]
+    model: Model, batch: Batch, edges: Sequence[Edges]
 ) -> AbstractContextManager[None]:
-    """Cut edges in every pass over these examples in the block.
+    """Cut edges in every pass over these prompts in the block.
 
     `BadInput` at the end of the block if the edges of a layer carried no weight, as
     those to a key behind the query do.
     """
-    edits = [(group.site, group.without(examples)) for group in edges]
-    return acting(model, merged(edits))
+    return acting(model, merged((group.site, group.without(batch)) for group in edges))
 
 
 def knockout_sweep(
-    model: Model, examples: Examples, grid: Grid[Edges], reading: Reading
+    model: Model, batch: Batch, grid: Grid[Edges], reading: Reading
 ) -> Measurement:
     """The metric with each group of edges of a grid cut on its own; see `sweep`."""
-
-    def cell(edges: Edges) -> Cell:
-        return {edges.site: edges.without(examples)}
-
-    return sweep(model, examples, grid, cell, reading)
+    return sweep(
+        model, batch, grid, lambda edges: {edges.site: edges.without(batch)}, reading
+    )
 
 
 def edge_grid(

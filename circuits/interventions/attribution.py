@@ -11,23 +11,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from circuits.hooks import Model
-from circuits.models.language_model import LanguageModel, Readout
+from circuits.hooks import Model, readout_of, sites_of
 from circuits.models.norms import norm_parts
 from circuits.sites import Site
 from probes.measurement import Measurement
-from trained.decoder import Decoder
-from trained.errors import BadInput
+from trained.task import Batch
 
-from .part import Examples, Places, column
-from .passes import activations, sites_of
+from .part import Places, column
+from .passes import activations
+from .sweep import require_answers
 
 
 @torch.no_grad()
 def logit_attribution(
     model: Model,
-    examples: Examples,
-    wrong: Int[Tensor, " batch"],
+    examples: Batch,
+    wrong: Int[Tensor, "..."],
     *,
     read_at: Places = "last",
 ) -> Measurement:
@@ -42,6 +41,7 @@ def logit_attribution(
     Returns:
         A Measurement with axes ("component", "example").
     """
+    require_answers(wrong, examples)
     readout = readout_of(model)
     sites = sites_of(model)
     n_layers = 1 + max(site.layer for site in sites)
@@ -72,17 +72,6 @@ def logit_attribution(
         name="direct logit attribution",
         unit="logits",
         provenance={"read_at": str(read_at)},
-    )
-
-
-def readout_of(model: Model) -> Readout:
-    """From the last residual to logits."""
-    if isinstance(model, LanguageModel):
-        return model.readout
-    if isinstance(model, Decoder):
-        return Readout(model.final_norm, model.W_U, model.b_U)
-    raise BadInput(
-        f"{type(model).__name__} has no readout; pass a Decoder or a LanguageModel"
     )
 
 

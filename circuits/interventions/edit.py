@@ -1,33 +1,37 @@
-"""One intervention as edits by site, and the proof that it changed something."""
+"""What happens to a part: the rules, and the proof that one changed something.
 
+A rule gives the edit of every part as a function of the activation; the part's mask
+keeps the rest (`part_edits`). Values of rules have all axes of the activation, 1 where
+they are shared, or the last one alone: others would be broadcast by accident.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, partial, reduce
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from circuits.hooks import Edit, Model, intervene
 from circuits.sites import Site
-from trained.errors import BadInput, unknown
+from trained.errors import BadInput, NothingChanged, unknown
+from trained.task import Batch
 
 from .part import (
-    Examples,
-    Target,
+    Part,
     columns,
     moved_places,
     place_mask,
-    real_tokens,
     require_same_layout,
     require_same_places,
-    rows_of,
 )
 from .passes import activations
 
-Cell = Mapping[Site, Edit]
+Edits = Mapping[Site, Edit]
 """What happens where, in one intervention."""
 
 ROUND_OFF = 1e-5
@@ -53,7 +57,7 @@ def changed(
 
 @contextmanager
 def acting(
-    model: Model, cell: Cell, *, looking: Collection[Site] = ()
+    model: Model, cell: Edits, *, looking: Collection[Site] = ()
 ) -> Iterator[None]:
     """`intervene`, for edits that must act: `BadInput` if one changed nothing.
 
@@ -80,7 +84,8 @@ def acting(
         yield
     idle = [str(site) for site in cell if site not in {*moved, *looking}]
     if idle:
-        raise BadInput(f"the edit at {', '.join(idle)} left every activation unchanged")
+        names = ", ".join(idle)
+        raise NothingChanged(f"the edit at {names} left every activation unchanged")
 
 
 def _in_turn(edits: list[Edit]) -> Edit:
@@ -90,41 +95,180 @@ def _in_turn(edits: list[Edit]) -> Edit:
     return apply
 
 
-@runtime_checkable
-class Replacement(Protocol):
-    """A rule for what takes the place of a target."""
+Pattern = Float[Tensor, "batch head query key"]
+Rows = Float[Tensor, "*batch k d"]
+"""Orthonormal or zero, for all examples or for each its own."""
 
+
+@runtime_checkable
+class Rule(Protocol):
+    """What happens to parts of a model on given prompts."""
+
+    def edits(
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Edit]:
+        """For every part, the edit of the whole activation at its site."""
+
+
+def part_edits(
+    model: Model, batch: Batch, parts: Sequence[Part], rule: Rule
+) -> dict[Part, Edit]:
+    """The edits of a rule, each limited to its part."""
+    edits = rule.edits(model, batch, parts)
+    return {part: part.limited(edits[part], batch) for part in parts}
+
+
+class _Direct(ABC):
+    """A rule that looks at nothing but the activation."""
+
+    def edits(
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Edit]:
+        """The same for every part."""
+        del model, batch
+        return {part: partial(self.apply, part) for part in parts}
+
+    @abstractmethod
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """What takes the activation's place."""
+
+
+class _Replacing(ABC):
+    """A rule whose values are known before the pass."""
+
+    def edits(
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Edit]:
+        """The values in place of the parts."""
+        values = self.values(model, batch, parts)
+        return {part: partial(_expanded, value) for part, value in values.items()}
+
+    @abstractmethod
     def values(
-        self, model: Model, examples: Examples, targets: Sequence[Target]
-    ) -> dict[Target, Tensor]:
-        """For every target, what replaces it; broadcasts against the activation."""
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Tensor]:
+        """What takes the place of every part; broadcasts against the activation."""
 
 
 @dataclass(frozen=True)
-class Zero:
+class Zero(_Direct):
     """Nothing at all."""
 
-    def values(
-        self, model: Model, examples: Examples, targets: Sequence[Target]
-    ) -> dict[Target, Tensor]:
-        """Zero for every target."""
-        del model
-        zero = torch.zeros((), device=examples.tokens.device)
-        return dict.fromkeys(targets, zero)
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """Zero."""
+        del part
+        return torch.zeros_like(activation)
+
+
+@dataclass(frozen=True, eq=False)
+class Put(_Direct):
+    """A given value: a vector, a fixed attention pattern, each example's own."""
+
+    value: Tensor
+
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """The value."""
+        return _fitted(self.value, part, activation)
+
+
+@dataclass(frozen=True, eq=False)
+class Add(_Direct):
+    """A vector more: a direction to steer by, a change of each example's own."""
+
+    vector: Tensor
+
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """The sum."""
+        return activation + _fitted(self.vector, part, activation)
+
+
+@dataclass(frozen=True, eq=False)
+class Remove(_Direct):
+    """The activation without its component in a subspace of its last axis.
+
+    Attributes:
+        basis: any rows that span it, [k, d] or each example's own, [batch, k, d].
+    """
+
+    basis: Float[Tensor, "..."]
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return orthonormal(self.basis)
+
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """What is orthogonal to the subspace."""
+        return activation - _component(self._rows, part, activation)
 
 
 @dataclass(frozen=True)
-class Mean:
-    """The mean of the target's activation over reference prompts.
+class Sharpen(_Direct):
+    """Rows of a pattern as if their scores were larger: p^power, renormalised.
+
+    Power 1 changes nothing, power 0 spreads a row evenly over the keys it has weight
+    on. Keys without weight stay without.
+    """
+
+    power: int | float
+
+    def __post_init__(self) -> None:
+        if not self.power >= 0:
+            raise BadInput(f"power {self.power}: it must not be negative")
+
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """The sharper rows."""
+        if part.kind != "pattern" or part.units is not None:
+            raise BadInput(f"only whole rows of a pattern are sharpened, not {part}")
+        largest = activation.amax(-1, keepdim=True)
+        share = torch.where(activation > 0, activation / largest, 0.0)
+        odds = torch.where(activation > 0, share**self.power, 0.0)
+        return renormalised(odds, activation)
+
+
+@dataclass(frozen=True, eq=False)
+class Permute(_Direct):
+    """Entries along an axis re-ordered: entry i becomes what entry order[i] was.
+
+    Attributes:
+        order: one for all examples, or a tensor [batch, entry] with each one's own.
+        axis: of the activation, such as -1 for the keys of a pattern.
+    """
+
+    order: Sequence[int] | Int[Tensor, "..."]
+    axis: int = -1
+
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """The entries in their new order."""
+        shape, n_axes = activation.shape, activation.ndim
+        if not -n_axes <= self.axis < n_axes:
+            raise unknown(f"axis of {part.site}", self.axis, range(-n_axes, n_axes))
+        order = torch.as_tensor(self.order, device=activation.device)
+        axis, size = self.axis % n_axes, shape[self.axis]
+        rows = () if order.ndim == 1 or axis == 0 else (shape[0],)
+        every = torch.arange(size, device=order.device)
+        if order.shape != (*rows, size) or bool((order.sort(-1).values != every).any()):
+            raise BadInput(
+                f"an order of shape {tuple(order.shape)} for axis {self.axis} of "
+                f"{part.site} with shape {tuple(shape)}: it must name every index "
+                "once, for all examples or for each"
+            )
+        places = {axis: size} if order.ndim == 1 else {0: shape[0], axis: size}
+        index = order.reshape([places.get(number, 1) for number in range(n_axes)])
+        return activation.take_along_dim(index, axis)
+
+
+@dataclass(frozen=True)
+class Mean(_Replacing):
+    """The mean of the part's activation over reference prompts.
 
     Attributes:
         reference: the prompts, in batches.
-        over: "tokens": one mean over examples and over the target's positions (all
+        over: "tokens": one mean over examples and over the part's positions (all
             real tokens, or the role's); "examples": one mean for each position, for
             prompts that are built alike.
     """
 
-    reference: Sequence[Examples]
+    reference: Sequence[Batch]
     over: Literal["tokens", "examples"] = "tokens"
 
     def __post_init__(self) -> None:
@@ -134,127 +278,196 @@ class Mean:
             raise BadInput("Mean needs at least one reference batch")
 
     def values(
-        self, model: Model, examples: Examples, targets: Sequence[Target]
-    ) -> dict[Target, Tensor]:
-        """The mean of every target over the reference."""
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Tensor]:
+        """The mean of every part over the reference."""
         if self.over == "examples":
-            self._check_layout(examples, targets)
-        sums: dict[Target, Tensor] = {}
-        counts: dict[Target, int] = {}
+            self._check_layout(batch, parts)
+        sums: dict[Part, Tensor] = {}
+        counts: dict[Part, int] = {}
         add = self._add_tokens if self.over == "tokens" else self._add_examples
-        for batch in self.reference:
-            seen = activations(model, batch, sorted({t.site for t in targets}))
-            for target in targets:
-                total, count = add(target, batch, seen[target.site])
-                sums[target] = sums.get(target, 0) + total
-                counts[target] = counts.get(target, 0) + count
-        means = {target: sums[target] / counts[target] for target in targets}
+        for reference in self.reference:
+            seen = activations(model, reference, sorted({p.site for p in parts}))
+            for part in parts:
+                total, count = add(part, reference, seen[part.site])
+                sums[part] = sums.get(part, 0) + total
+                counts[part] = counts.get(part, 0) + count
+        means = {part: sums[part] / counts[part] for part in parts}
         if self.over == "tokens":
             return means
-        return {t: self._spread(t, examples, mean) for t, mean in means.items()}
+        return {part: self._spread(part, batch, mean) for part, mean in means.items()}
 
-    def _check_layout(self, examples: Examples, targets: Sequence[Target]) -> None:
-        by_role = all(isinstance(target.positions, str) for target in targets)
-        if by_role and all(target.site.kind != "pattern" for target in targets):
+    def _check_layout(self, batch: Batch, parts: Sequence[Part]) -> None:
+        by_role = all(isinstance(part.positions, str) for part in parts)
+        if by_role and all(part.kind != "pattern" for part in parts):
             return
-        length = examples.tokens.shape[1]
-        for batch in (examples, *self.reference):
-            if batch.tokens.shape[1] != length or not bool(real_tokens(batch).all()):
+        length = batch.tokens.shape[1]
+        for other in (batch, *self.reference):
+            if other.tokens.shape[1] != length or not bool(other.real.all()):
                 raise BadInput(
                     "a mean for each position needs prompts of one length, without "
                     'padding: over="tokens", or name a role'
                 )
 
     def _add_tokens(
-        self, target: Target, batch: Examples, activation: Tensor
+        self, part: Part, batch: Batch, activation: Tensor
     ) -> tuple[Tensor, int]:
-        if target.site.kind == "pattern":
+        if part.kind == "pattern":
             raise BadInput(
                 'the mean of a pattern over tokens has no keys: over="examples"'
             )
-        chosen = place_mask(batch, target.positions) & real_tokens(batch)
+        chosen = place_mask(batch, part.positions) & batch.real
+        if part.positions is None and activation.shape[1] == 1:
+            # Models of one output position.
+            chosen = chosen.any(1, keepdim=True)
         return activation[chosen].sum(0), int(chosen.sum())
 
     def _add_examples(
-        self, target: Target, batch: Examples, activation: Tensor
+        self, part: Part, batch: Batch, activation: Tensor
     ) -> tuple[Tensor, int]:
-        if target.site.kind == "pattern" or target.positions is None:
+        if part.kind == "pattern" or part.positions is None:
             return activation.sum(0), len(activation)
-        own = columns(batch, target.positions)
+        own = columns(batch, part.positions)
         rows = torch.arange(len(own), device=own.device)[:, None]
         return activation[rows, own].sum(0), len(activation)
 
-    def _spread(self, target: Target, examples: Examples, mean: Tensor) -> Tensor:
-        """The means by position, where the examples have these positions."""
-        if target.site.kind == "pattern" or target.positions is None:
+    def _spread(self, part: Part, batch: Batch, mean: Tensor) -> Tensor:
+        """The means by position, where the prompts have these positions."""
+        if part.kind == "pattern" or part.positions is None:
             return mean
-        own = columns(examples, target.positions)
+        own = columns(batch, part.positions)
         several = mean.expand(len(own), *mean.shape)
         source = torch.arange(own.shape[1], device=own.device).expand_as(own)
-        return moved_places(several, source, own, examples.tokens.shape[1])
+        return moved_places(several, source, own, batch.tokens.shape[1])
 
 
 @dataclass(frozen=True)
-class Transplant:
+class Transplant(_Replacing):
     """The activation of another prompt: example i takes it from donor i.
 
     A role's positions may differ between an example and its donor.
     """
 
-    donors: Examples
+    donors: Batch
 
     def values(
-        self, model: Model, examples: Examples, targets: Sequence[Target]
-    ) -> dict[Target, Tensor]:
-        """The donors' activations, moved to the examples' positions."""
-        n_donors, n_examples = len(self.donors.targets), len(examples.targets)
-        if n_donors != n_examples:
-            raise BadInput(f"{n_donors} donors for {n_examples} examples")
-        seen = activations(model, self.donors, sorted({t.site for t in targets}))
-        return {t: self._aligned(t, examples, seen[t.site]) for t in targets}
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Tensor]:
+        """The donors' activations, moved to the prompts' positions."""
+        if len(self.donors) != len(batch):
+            raise BadInput(f"{len(self.donors)} donors for {len(batch)} examples")
+        seen = activations(model, self.donors, sorted({part.site for part in parts}))
+        return {part: self._aligned(part, batch, seen[part.site]) for part in parts}
 
-    def _aligned(self, target: Target, examples: Examples, seen: Tensor) -> Tensor:
-        if not isinstance(target.positions, str):
-            require_same_layout(examples, self.donors)
+    def _aligned(self, part: Part, batch: Batch, seen: Tensor) -> Tensor:
+        if not isinstance(part.positions, str):
+            require_same_layout(batch, self.donors)
             return seen
-        if target.site.kind == "pattern":
+        if part.kind == "pattern":
             # Their keys are positions too, and these cannot be moved.
-            require_same_layout(examples, self.donors)
-            require_same_places(examples, self.donors, target.positions)
+            require_same_layout(batch, self.donors)
+            require_same_places(batch, self.donors, part.positions)
             return seen
-        source = columns(self.donors, target.positions)
-        own = columns(examples, target.positions)
-        return moved_places(seen, source, own, examples.tokens.shape[1])
+        source = columns(self.donors, part.positions)
+        own = columns(batch, part.positions)
+        return moved_places(seen, source, own, batch.tokens.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class TransplantWithin:
+    """Of the donors' activation only the component in a subspace.
+
+    See `Transplant` for the donors and `Remove` for the basis.
+    """
+
+    donors: Batch
+    basis: Float[Tensor, "..."]
+
+    def edits(
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Edit]:
+        """The activation with the donors' component in place of its own."""
+        values = Transplant(self.donors).values(model, batch, parts)
+        rows = orthonormal(self.basis)
+
+        def edit(part: Part, activation: Tensor) -> Tensor:
+            difference = _expanded(values[part], activation) - activation
+            return activation + _component(rows, part, difference)
+
+        return {part: partial(edit, part) for part in parts}
 
 
 @dataclass(frozen=True)
-class Resample:
+class Resample(_Replacing):
     """The activation of a reference prompt drawn at random, one for each example.
 
-    All targets of an example take it from the same reference prompt.
+    All parts of an example take it from the same reference prompt.
     """
 
-    reference: Examples
+    reference: Batch
     seed: int
 
     def values(
-        self, model: Model, examples: Examples, targets: Sequence[Target]
-    ) -> dict[Target, Tensor]:
+        self, model: Model, batch: Batch, parts: Sequence[Part]
+    ) -> dict[Part, Tensor]:
         """The drawn prompts' activations."""
-        return Transplant(self._donors(examples)).values(model, examples, targets)
-
-    def _donors(self, examples: Examples) -> Examples:
         source = torch.Generator().manual_seed(self.seed)
-        n_reference = len(self.reference.targets)
-        rows = torch.randint(n_reference, (len(examples.targets),), generator=source)
-        return rows_of(self.reference, rows.to(examples.tokens.device))
+        rows = torch.randint(len(self.reference), (len(batch),), generator=source)
+        donors = self.reference.rows(rows.to(batch.tokens.device))
+        return Transplant(donors).values(model, batch, parts)
 
 
-def replacing(target: Target, examples: Examples, value: Tensor) -> Edit:
-    """The edit that puts a value at a target and leaves the rest."""
+def renormalised(pattern: Pattern, original: Pattern) -> Pattern:
+    """Rows scaled to the sums of the original ones; rows without weight stay zero.
 
-    def edit(activation: Tensor) -> Tensor:
-        chosen = target.mask(examples, activation)
-        return torch.where(chosen, value.to(activation), activation)
+    A query whose only keys are cut reads nothing. Rows that kept all their weight are
+    left as they are, to the last bit.
+    """
+    total, before = pattern.sum(-1, keepdim=True), original.sum(-1, keepdim=True)
+    scaled = torch.where(total > 0, pattern * (before / total), 0.0)
+    untouched = (pattern == original).all(-1, keepdim=True)
+    return torch.where(untouched, original, scaled)
 
-    return edit
+
+def orthonormal(basis: Float[Tensor, "..."]) -> Rows:
+    """Orthonormal rows that span the same subspace; those beyond its rank are zero."""
+    if basis.ndim not in (2, 3):
+        raise BadInput(
+            f"a basis of shape {tuple(basis.shape)}: its rows are [k, d] for all "
+            "examples or [batch, k, d]"
+        )
+    # Some devices have neither doubles nor this decomposition.
+    exact = basis.detach().cpu().double()
+    _, sizes, rows = torch.linalg.svd(exact, full_matrices=False)
+    kept = sizes > ROUND_OFF * sizes.amax(-1, keepdim=True)
+    return rows * kept[..., None]
+
+
+def _component(rows: Rows, part: Part, activation: Tensor) -> Tensor:
+    """The projection of an activation's last axis onto orthonormal rows."""
+    shape = activation.shape
+    if rows.shape[-1] != shape[-1] or rows.shape[:-2] not in ((), shape[:1]):
+        raise BadInput(
+            f"a basis of shape {tuple(rows.shape)} for {part.site} of shape "
+            f"{tuple(shape)}"
+        )
+    rows = rows.to(activation)
+    flat = activation.reshape(len(activation), -1, shape[-1])
+    return ((flat @ rows.mT) @ rows).reshape(shape)
+
+
+def _fitted(value: Tensor, part: Part, activation: Tensor) -> Tensor:
+    """A value as large as the activation; `BadInput` if that would be by accident."""
+    own, shape = value.shape, activation.shape
+    pairs = zip(own, shape, strict=False)
+    whole = len(own) == len(shape) and all(a in (1, b) for a, b in pairs)
+    if not whole and own not in ((), shape[-1:]):
+        raise BadInput(
+            f"a value of shape {tuple(own)} for {part.site} of shape {tuple(shape)}: "
+            "give all axes, 1 where it is shared, or the last one alone"
+        )
+    return _expanded(value, activation)
+
+
+def _expanded(value: Tensor, activation: Tensor) -> Tensor:
+    return value.to(activation).expand_as(activation)

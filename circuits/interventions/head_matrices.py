@@ -11,23 +11,22 @@ every query head has a copy of its group's W_K and W_V.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from einops import einsum, rearrange, repeat
+from einops import einsum
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from circuits.backends import backend_of
+from circuits.backends.anatomy import Inward
 from circuits.hooks import Model, module_of
 from circuits.models.norms import NormParts, norm_parts
 from probes.weights import diagonal_score
-from trained.decoder import Block, Decoder
 from trained.errors import BadInput, unknown
 
 Circuit = Literal["qk", "ov"]
 """W_Q W_K^T or W_V W_O."""
-
-Inward = Float[Tensor, "head d_model d_head"]
 
 
 @dataclass(frozen=True)
@@ -86,89 +85,11 @@ class HeadMatrices:
 def head_matrices(model: Model, layer: int) -> HeadMatrices:
     """The matrices of a layer's heads, of a Decoder or a transformers model."""
     module = module_of(model)
-    # What nnsight wraps is a transformers model; bridges keep their weights elsewhere.
-    module = getattr(module, "transformers_model", module)
-    if isinstance(module, Decoder):
-        _check_layer(layer, len(module.blocks))
-        return _of_decoder(module, module.blocks[layer])
-    if hasattr(module, "hook_dict") or not hasattr(module, "config"):
-        raise BadInput(
-            f"the weights of {type(module).__name__} have no known layout; pass a "
-            "Decoder, or a transformers model as it is (backend hf or nnsight)"
-        )
-    return _of_transformers(module, layer)
-
-
-def _of_decoder(model: Decoder, block: Block) -> HeadMatrices:
-    attention, config = block.attn, model.config
-    default = config.head_size**-0.5
-    return _folded(
-        (attention.W_Q, attention.W_K, attention.W_V),
-        attention.W_O,
-        scale=default if config.score_scale is None else config.score_scale,
-        norm=norm_parts(block.ln1.layer, attention.W_O),
+    weights = backend_of(module).head_weights(module, layer)
+    norm = norm_parts(weights.norm, weights.W_O)
+    query, key, value = (
+        weight * norm.gain[:, None]
+        for weight in (weights.W_Q, weights.W_K, weights.W_V)
     )
-
-
-def _of_transformers(module: nn.Module, layer: int) -> HeadMatrices:
-    from circuits.backends.families import family_of
-    from circuits.backends.hf import output_weights
-
-    family, config = family_of(module), _config(module)
-    blocks: Any = module.get_submodule(family.blocks)
-    _check_layer(layer, len(blocks))
-    block: nn.Module = blocks[layer]
-    attention: Any = block.get_submodule(family.attention)
-    layers = [block.get_submodule(name) for name in family.projections]
-    n_heads = config.num_attention_heads
-    W_O = output_weights(block.get_submodule(family.output_projection), n_heads)
-    d_head = W_O.shape[1]
-    if len(layers) == 3:
-        parts = [_by_head(_inputs_first(part), n_heads, d_head) for part in layers]
-    else:
-        order = f"d_model {family.projection_order} -> part head d_model d_head"
-        joint = _inputs_first(layers[0])
-        parts = list(rearrange(joint, order, part=3, d_head=d_head))
-    matrices = _folded(
-        (parts[0], parts[1], parts[2]),
-        W_O,
-        scale=float(attention.scaling),
-        norm=norm_parts(block.get_submodule(family.attention_norm), parts[0].mT),
-    )
-    capped = getattr(config, "attn_logit_softcapping", None) is not None
-    normalised = getattr(attention, "q_norm", None) is not None
-    return HeadMatrices(**{**vars(matrices), "bilinear": not (capped or normalised)})
-
-
-def _folded(
-    inward: tuple[Inward, Inward, Inward],
-    W_O: Float[Tensor, "head d_head d_model"],
-    *,
-    scale: float,
-    norm: NormParts,
-) -> HeadMatrices:
-    query, key, value = (weight * norm.gain[:, None] for weight in inward)
-    return HeadMatrices(query, key, value, W_O.detach(), scale, norm)
-
-
-def _config(module: nn.Module) -> Any:
-    return module.config
-
-
-def _inputs_first(projection: nn.Module) -> Float[Tensor, "d_model out"]:
-    """The weight of a linear layer; transformers' Conv1D stores it the other way."""
-    weight = projection.weight
-    assert isinstance(weight, Tensor)
-    return weight if type(projection).__name__ == "Conv1D" else weight.mT
-
-
-def _by_head(weight: Float[Tensor, "d_model out"], n_heads: int, d_head: int) -> Inward:
-    """One matrix for every query head; those of a group share theirs."""
-    group = n_heads * d_head // weight.shape[1]
-    parted = rearrange(weight, "d (head d_head) -> head d d_head", d_head=d_head)
-    return repeat(parted, "head d d_head -> (head group) d d_head", group=group)
-
-
-def _check_layer(layer: int, n_layers: int) -> None:
-    if not 0 <= layer < n_layers:
-        raise unknown("layer", layer, f"0 to {n_layers - 1}")
+    W_O = weights.W_O.detach()
+    return HeadMatrices(query, key, value, W_O, weights.scale, norm, weights.bilinear)

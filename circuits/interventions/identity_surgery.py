@@ -24,12 +24,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.hooks import Edit, Model
-from circuits.sites import Site
+from circuits.sites import Kind, Site
 from probes.measurement import Measurement
+from trained.task import Batch
 
-from .edit import Cell, acting, merged
+from .edit import Edits, acting, merged
 from .head_matrices import Circuit, HeadMatrices, head_matrices
-from .part import Examples, Grid, Target
+from .part import Grid, Part
 from .sweep import Reading, sweep
 
 Pattern = Float[Tensor, "batch head query key"]
@@ -55,7 +56,7 @@ class Surgery:
 
 
 def operate(
-    model: Model, examples: Examples, surgeries: Sequence[Surgery]
+    model: Model, examples: Batch, surgeries: Sequence[Surgery]
 ) -> AbstractContextManager[None]:
     """Take identity parts off in every pass over these examples in the block.
 
@@ -66,18 +67,18 @@ def operate(
     theatres = _theatres(model, examples, ordered)
     # Surgeries on one layer look at the same things: once is enough.
     edits = dict.fromkeys(e for s in ordered for e in theatres[s.layer].edits(s))
-    edited = {_edited_site(surgery) for surgery in ordered}
+    edited = {_part(surgery).site for surgery in ordered}
     looking = {site for site, _ in edits} - edited
     return acting(model, merged(edits), looking=looking)
 
 
 def surgery_sweep(
-    model: Model, examples: Examples, grid: Grid[Surgery], reading: Reading
+    model: Model, examples: Batch, grid: Grid[Surgery], reading: Reading
 ) -> Measurement:
     """The metric with each surgery of a grid on its own; see `sweep`."""
     matrices = {s.layer: head_matrices(model, s.layer) for s in grid.items}
 
-    def cell(surgery: Surgery) -> Cell:
+    def cell(surgery: Surgery) -> Edits:
         theatre = _Theatre(matrices[surgery.layer], surgery.layer, examples)
         return merged(theatre.edits(surgery))
 
@@ -111,20 +112,21 @@ def random_rotation(size: int, seed: int) -> Float[Tensor, "row col"]:
 
 
 def _theatres(
-    model: Model, examples: Examples, surgeries: Sequence[Surgery]
+    model: Model, examples: Batch, surgeries: Sequence[Surgery]
 ) -> "dict[int, _Theatre]":
     layers = {surgery.layer for surgery in surgeries}
     return {n: _Theatre(head_matrices(model, n), n, examples) for n in layers}
 
 
-def _edited_site(surgery: Surgery) -> Site:
-    return Site("pattern" if surgery.circuit == "qk" else "head_out", surgery.layer)
+def _part(surgery: Surgery) -> Part:
+    kind: Kind = "pattern" if surgery.circuit == "qk" else "head_out"
+    return Part(kind, surgery.layer, surgery.head)
 
 
 class _Theatre:
     """A layer under surgery: its weights, and what its attention reads in this pass."""
 
-    def __init__(self, matrices: HeadMatrices, layer: int, examples: Examples) -> None:
+    def __init__(self, matrices: HeadMatrices, layer: int, examples: Batch) -> None:
         self.matrices, self.layer, self.examples = matrices, layer, examples
         self.states: States
         self.pattern: Pattern
@@ -133,13 +135,14 @@ class _Theatre:
         """What to look at and what to change, in order."""
         before = (Site("resid_pre", self.layer), self._see_states)
         c = float(self.matrices.identity_part(surgery.circuit)[surgery.head])
-        target = Target(_edited_site(surgery), (surgery.head,))
+        part = _part(surgery)
         if surgery.circuit == "qk":
-            return [before, (target.site, self._less_matching(target, c, surgery))]
+            edit = self._less_matching(c, surgery)
+            return [before, (part.site, part.limited(edit, self.examples))]
         return [
             before,
             (Site("pattern", self.layer), self._see_pattern),
-            (target.site, self._less_copying(target, c, surgery)),
+            (part.site, part.limited(self._less_copying(c, surgery), self.examples)),
         ]
 
     def _see_states(self, residual: Tensor) -> Tensor:
@@ -150,21 +153,19 @@ class _Theatre:
         self.pattern = pattern
         return pattern
 
-    def _less_matching(self, target: Target, c: float, surgery: Surgery) -> Edit:
+    def _less_matching(self, c: float, surgery: Surgery) -> Edit:
         def edit(pattern: Tensor) -> Tensor:
             match = einsum(
                 self.states, self._turned(surgery), "b query d, b key d -> b query key"
             )
-            lowered = score_lowered(pattern, (c * self.matrices.scale * match)[:, None])
-            return torch.where(target.mask(self.examples, pattern), lowered, pattern)
+            return score_lowered(pattern, (c * self.matrices.scale * match)[:, None])
 
         return edit
 
-    def _less_copying(self, target: Target, c: float, surgery: Surgery) -> Edit:
+    def _less_copying(self, c: float, surgery: Surgery) -> Edit:
         def edit(head_out: Tensor) -> Tensor:
             read = self.pattern[:, surgery.head] @ self._turned(surgery)
-            chosen = target.mask(self.examples, head_out)
-            return torch.where(chosen, head_out - c * read[:, :, None], head_out)
+            return head_out - c * read[:, :, None]
 
         return edit
 

@@ -1,4 +1,4 @@
-"""Which positions of a prompt are meant: columns, a role, the last token, or all."""
+"""Which part of a model is meant: a site, some heads, positions, units."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,25 +8,22 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from circuits.models.prompts import Prompts
+from circuits.hooks import Edit
 from circuits.sites import Kind, Site
 from probes.measurement import Label
 from trained.errors import BadInput, unknown
 from trained.task import Batch
 
-Examples = Batch | Prompts
-"""What a model is run on."""
-
 Places = str | int | tuple[int, ...] | None
 """A role's name, "last" (each prompt's last token), columns, or None for all."""
 
 
-def columns(examples: Examples, places: Places) -> Int[Tensor, "batch place"]:
+def columns(examples: Batch, places: Places) -> Int[Tensor, "batch place"]:
     """The columns of the places, prompt by prompt."""
     n_examples, n_pos = examples.tokens.shape
     device = examples.tokens.device
     if isinstance(places, str):
-        return _named(examples, places)
+        return examples.role(places)
     if places is None:
         wanted = tuple(range(n_pos))
     else:
@@ -37,7 +34,7 @@ def columns(examples: Examples, places: Places) -> Int[Tensor, "batch place"]:
     return torch.tensor(wanted, device=device).expand(n_examples, len(wanted))
 
 
-def column(examples: Examples, places: Places) -> Int[Tensor, " batch"]:
+def column(examples: Batch, places: Places) -> Int[Tensor, " batch"]:
     """The one column of the places, prompt by prompt."""
     found = columns(examples, places)
     if found.shape[1] != 1:
@@ -45,22 +42,15 @@ def column(examples: Examples, places: Places) -> Int[Tensor, " batch"]:
     return found[:, 0]
 
 
-def place_mask(examples: Examples, places: Places) -> Bool[Tensor, "batch pos"]:
+def place_mask(examples: Batch, places: Places) -> Bool[Tensor, "batch pos"]:
     """True at the places; with all of them, padding included."""
     mask = torch.zeros_like(examples.tokens, dtype=torch.bool)
     return mask.scatter(1, columns(examples, places), True)
 
 
-def real_tokens(examples: Examples) -> Bool[Tensor, "batch pos"]:
-    """True at what is not padding."""
-    if isinstance(examples, Prompts):
-        return examples.mask
-    return torch.ones_like(examples.tokens, dtype=torch.bool)
-
-
-def require_same_layout(examples: Examples, others: Examples) -> None:
+def require_same_layout(examples: Batch, others: Batch) -> None:
     """`BadInput` unless a column means the same in both: as long, as padded."""
-    real, other = real_tokens(examples), real_tokens(others)
+    real, other = examples.real, others.real
     if real.shape[1] != other.shape[1]:
         raise BadInput(
             f"prompts of {other.shape[1]} and of {real.shape[1]} tokens: name a role, "
@@ -73,28 +63,10 @@ def require_same_layout(examples: Examples, others: Examples) -> None:
         )
 
 
-def require_same_places(examples: Examples, others: Examples, places: Places) -> None:
+def require_same_places(examples: Batch, others: Batch, places: Places) -> None:
     """`BadInput` unless the places are the same columns in both."""
     if not torch.equal(columns(examples, places), columns(others, places)):
         raise BadInput(f"{places!r} is at other positions in the other prompts")
-
-
-def rows_of(examples: Examples, rows: Int[Tensor, " row"]) -> Examples:
-    """Some of the prompts, in the given order, with repetition."""
-    roles = {name: places[rows] for name, places in examples.roles.items()}
-    tokens, targets = examples.tokens[rows], examples.targets[rows]
-    if isinstance(examples, Prompts):
-        return Prompts(tokens, examples.mask[rows], targets, roles)
-    return Batch(tokens, targets, roles)
-
-
-def with_targets(examples: Examples, targets: Int[Tensor, " batch"]) -> Examples:
-    """The same prompts with other expected answers."""
-    if len(targets) != len(examples.targets):
-        raise BadInput(f"{len(targets)} targets for {len(examples.targets)} prompts")
-    if isinstance(examples, Prompts):
-        return Prompts(examples.tokens, examples.mask, targets, examples.roles)
-    return Batch(examples.tokens, targets, examples.roles)
 
 
 def moved_places(
@@ -115,71 +87,112 @@ def moved_places(
     return out
 
 
-def _named(examples: Examples, name: str) -> Int[Tensor, "batch place"]:
-    if name != "last" or name in examples.roles:
-        if name not in examples.roles:
-            raise unknown("role", name, ["last", *sorted(examples.roles)])
-        return examples.role(name)
-    if isinstance(examples, Prompts):
-        return examples.last[:, None]
-    return columns(examples, examples.tokens.shape[1] - 1)
-
-
 HEAD_AXIS: dict[Kind, int] = {"pattern": 1, "value": 2, "head_out": 2}
 """Where the heads are, in the activations that tell heads apart."""
 
 Item = TypeVar("Item", covariant=True)
 
 
-@dataclass(frozen=True)
-class Target:
-    """A site, or some heads and positions of it.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A site, or some heads, positions and units of it.
 
-    Positions of a pattern are its queries; heads of values are key-value heads.
+    A head is `Part("head_out", 3, 1)`, a layer's attention `Part("attn_out", 3)`, an
+    MLP at a role's positions `Part("mlp_out", 3, positions="subject")`, two of its
+    neurons `Part("mlp_act", 3, units=(5, 8))`. Two parts are equal only if they are
+    one object.
 
-    A head is `Target(Site("head_out", 3), heads=(1,))`, a layer's attention
-    `Target(Site("attn_out", 3))`, an MLP at a role's positions
-    `Target(Site("mlp_out", 3), positions="subject")`.
+    Attributes:
+        kind: of the site.
+        layer: of the site.
+        head: one head, some, or None for all; of values, key-value heads.
+        positions: where in the prompts; of a pattern, its queries.
+        units: entries of the last axis (neurons, columns of a residual, keys of a
+            pattern): some for all examples, or a tensor [batch, unit]
+            with each example's own.
     """
 
-    site: Site
-    heads: tuple[int, ...] | None = None
+    kind: Kind
+    layer: int = 0
+    head: int | tuple[int, ...] | None = None
     positions: Places = None
+    units: tuple[int, ...] | Int[Tensor, "..."] | None = None
 
     def __post_init__(self) -> None:
         if self.heads is not None and self.site.kind not in HEAD_AXIS:
             raise unknown("site with heads", self.site, HEAD_AXIS)
+        if isinstance(self.units, Tensor) and self.units.ndim != 2:
+            raise BadInput(
+                f"units of shape {tuple(self.units.shape)}: a tensor needs the axes "
+                "[batch, unit]; a tuple serves all examples"
+            )
+
+    @property
+    def site(self) -> Site:
+        """Where the part is."""
+        return Site(self.kind, self.layer)
+
+    @property
+    def heads(self) -> tuple[int, ...] | None:
+        """The heads' numbers; None for all of them."""
+        return (self.head,) if isinstance(self.head, int) else self.head
 
     @property
     def position_axis(self) -> int:
         """Where the activation has its positions."""
-        return 2 if self.site.kind == "pattern" else 1
+        return 2 if self.kind == "pattern" else 1
 
     def mask(
-        self, examples: Examples, activation: Shaped[Tensor, "batch ..."]
+        self, batch: Batch, activation: Shaped[Tensor, "batch ..."]
     ) -> Bool[Tensor, "batch ..."]:
-        """True at the target; broadcasts against the activation."""
-        shape = activation.shape
-        mask = torch.ones(
-            shape[0],
-            *[1] * (len(shape) - 1),
-            dtype=torch.bool,
-            device=activation.device,
-        )
+        """True at the part; broadcasts against the activation."""
+        shape, n_axes = activation.shape, activation.ndim
+        own = [1] * (n_axes - 1)
+        mask = torch.ones(shape[0], *own, dtype=torch.bool, device=activation.device)
         if self.positions is not None:
-            places = place_mask(examples, self.positions)
-            if places.shape[1] != shape[self.position_axis]:
+            places = place_mask(batch, self.positions)
+            if places.shape != (shape[0], shape[self.position_axis]):
                 raise BadInput(
-                    f"{self.site} has {shape[self.position_axis]} positions, the "
-                    f"prompts have {places.shape[1]}: leave out positions"
+                    f"{self.site} has {shape[0]} examples of "
+                    f"{shape[self.position_axis]} positions, the prompts are "
+                    f"{len(places)} of {places.shape[1]}: leave out positions"
                 )
-            mask = mask & _along(places, {0: 0, 1: self.position_axis}, len(shape))
+            mask = mask & _along(places, {0: 0, 1: self.position_axis}, n_axes)
         if self.heads is not None:
-            axis = HEAD_AXIS[self.site.kind]
-            chosen = torch.zeros(shape[axis], dtype=torch.bool, device=mask.device)
-            chosen[_checked(self.heads, shape[axis])] = True
-            mask = mask & _along(chosen, {0: axis}, len(shape))
+            axis = HEAD_AXIS[self.kind]
+            chosen = _chosen("head", self.heads, shape[axis], mask)
+            mask = mask & _along(chosen, {0: axis}, n_axes)
+        if isinstance(self.units, Tensor):
+            units = self._own_units(activation)
+            mask = mask & _along(units, {0: 0, 1: n_axes - 1}, n_axes)
+        elif self.units is not None:
+            mask = mask & _chosen("unit", self.units, shape[-1], mask)
         return mask
+
+    def limited(self, edit: Edit, batch: Batch) -> Edit:
+        """An edit that leaves everything beside the part as it was."""
+
+        def apply(activation: Tensor) -> Tensor:
+            chosen = self.mask(batch, activation)
+            return torch.where(chosen, edit(activation), activation)
+
+        return apply
+
+    def _own_units(self, activation: Tensor) -> Bool[Tensor, "batch unit"]:
+        """True at the units of each example."""
+        assert isinstance(self.units, Tensor)
+        n_examples, width = len(activation), activation.shape[-1]
+        units = self.units.to(activation.device)
+        if len(units) != n_examples:
+            raise BadInput(
+                f"units of {len(units)} examples for {n_examples} at {self.site}"
+            )
+        wrong = units[(units < 0) | (units >= width)]
+        if wrong.numel() or not units.numel():
+            given = sorted(set(wrong.tolist())) or "(none)"
+            raise unknown("unit", given, f"0 to {width - 1}")
+        mask = activation.new_zeros(n_examples, width, dtype=torch.bool)
+        return mask.scatter(1, units, True)
 
 
 @dataclass(frozen=True)
@@ -200,20 +213,18 @@ class Grid(Generic[Item]):
 
 def layer_grid(
     kind: Kind, layers: Sequence[int], *, positions: Places = None
-) -> Grid[Target]:
-    """One target for every layer."""
-    items = tuple(Target(Site(kind, layer), None, positions) for layer in layers)
+) -> Grid[Part]:
+    """One part for every layer."""
+    items = tuple(Part(kind, layer, None, positions) for layer in layers)
     return Grid({"layer": tuple(layers)}, items)
 
 
 def position_grid(
     kind: Kind, layers: Sequence[int], positions: Sequence[str | int]
-) -> Grid[Target]:
-    """One target for every layer and position; a position is a column or a role."""
+) -> Grid[Part]:
+    """One part for every layer and position; a position is a column or a role."""
     items = tuple(
-        Target(Site(kind, layer), None, place)
-        for layer in layers
-        for place in positions
+        Part(kind, layer, None, place) for layer in layers for place in positions
     )
     return Grid({"layer": tuple(layers), "position": tuple(positions)}, items)
 
@@ -224,12 +235,10 @@ def head_grid(
     heads: Sequence[int],
     *,
     positions: Places = None,
-) -> Grid[Target]:
-    """One target for every layer and head."""
+) -> Grid[Part]:
+    """One part for every layer and head."""
     items = tuple(
-        Target(Site(kind, layer), (head,), positions)
-        for layer in layers
-        for head in heads
+        Part(kind, layer, head, positions) for layer in layers for head in heads
     )
     return Grid({"layer": tuple(layers), "head": tuple(heads)}, items)
 
@@ -242,8 +251,13 @@ def _along(mask: Tensor, axes: Mapping[int, int], n_axes: int) -> Tensor:
     return mask.reshape(shape)
 
 
-def _checked(heads: tuple[int, ...], n_heads: int) -> list[int]:
-    wrong = [head for head in heads if not 0 <= head < n_heads]
-    if wrong or not heads:
-        raise unknown("head", wrong or "(none)", f"0 to {n_heads - 1}")
-    return list(heads)
+def _chosen(
+    what: str, numbers: tuple[int, ...], size: int, like: Tensor
+) -> Bool[Tensor, " size"]:
+    """True at some entries of an axis; `BadInput` if it lacks one."""
+    wrong = [number for number in numbers if not 0 <= number < size]
+    if wrong or not numbers:
+        raise unknown(what, wrong or "(none)", f"0 to {size - 1}")
+    chosen = torch.zeros(size, dtype=torch.bool, device=like.device)
+    chosen[list(numbers)] = True
+    return chosen

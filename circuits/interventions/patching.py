@@ -12,10 +12,11 @@ from torch import Tensor
 from circuits.hooks import Model
 from probes.measurement import Measurement
 from trained.errors import BadInput
+from trained.task import Batch
 
 from .ablation import ablation_sweep
 from .edit import Transplant
-from .part import Examples, Grid, Target, with_targets
+from .part import Grid, Part
 from .passes import answer_logits
 from .sweep import Reading, derived, known
 
@@ -23,9 +24,9 @@ from .sweep import Reading, derived, known
 @torch.no_grad()
 def patch_sweep(
     model: Model,
-    clean: Examples,
-    corrupt: Examples,
-    grid: Grid[Target],
+    clean: Batch,
+    corrupt: Batch,
+    grid: Grid[Part],
     reading: Reading,
 ) -> Measurement:
     """The metric on corrupt prompts, each target of a grid patched from the clean ones.
@@ -38,17 +39,17 @@ def patch_sweep(
         A Measurement as `sweep` gives it; its provenance also holds `clean`, the
         metric on the clean prompts.
     """
-    judged = with_targets(corrupt, clean.targets)
+    judged = corrupt.with_targets(clean.targets)
     swept = ablation_sweep(model, judged, grid, Transplant(clean), reading)
     return with_clean(swept, model, clean, reading)
 
 
 @torch.no_grad()
 def with_clean(
-    swept: Measurement, model: Model, clean: Examples, reading: Reading
+    swept: Measurement, model: Model, clean: Batch, reading: Reading
 ) -> Measurement:
     """A sweep that knows the metric on the clean prompts."""
-    best = reading.metric(answer_logits(model, clean, reading.at), clean)
+    best = reading.of(answer_logits(model, clean, reading.at), clean)
     return Measurement(
         swept.values,
         swept.axes,

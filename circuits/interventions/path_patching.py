@@ -21,21 +21,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.hooks import Edit, Model, intervene
+from circuits.hooks import Edit, Model, intervene, sites_of
 from circuits.sites import Kind, Site
 from probes.measurement import Measurement
 from trained.errors import BadInput, unknown
+from trained.task import Batch
 
-from .edit import Cell
-from .part import (
-    Examples,
-    Grid,
-    Target,
-    require_same_layout,
-    require_same_places,
-    with_targets,
-)
-from .passes import activations, sites_of
+from .edit import Edits
+from .part import Grid, Part, require_same_layout, require_same_places
+from .passes import activations
 from .patching import with_clean
 from .sweep import Reading, sweep
 
@@ -72,21 +66,21 @@ class Receiver:
 class Path:
     """From what a target writes to what a receiver reads.
 
-    The sender is a `Target` at "head_out", "attn_out" or "mlp_out", or at
+    The sender is a `Part` at "head_out", "attn_out" or "mlp_out", or at
     "resid_pre" of block 0: the embedding. Its positions limit where it is patched.
     """
 
-    sender: Target
+    sender: Part
     receiver: Receiver
 
 
-def path_grid(senders: Grid[Target], receiver: Receiver) -> Grid[Path]:
+def path_grid(senders: Grid[Part], receiver: Receiver) -> Grid[Path]:
     """Paths from every sender of a grid to one receiver."""
     return Grid(senders.axes, tuple(Path(item, receiver) for item in senders.items))
 
 
 def paths_by_head(
-    sender: Target,
+    sender: Part,
     layers: Sequence[int],
     heads: Sequence[int],
     *,
@@ -104,8 +98,8 @@ def paths_by_head(
 @torch.no_grad()
 def path_patch_sweep(
     model: Model,
-    clean: Examples,
-    corrupt: Examples,
+    clean: Batch,
+    corrupt: Batch,
     grid: Grid[Path],
     reading: Reading,
 ) -> Measurement:
@@ -114,7 +108,7 @@ def path_patch_sweep(
     Returns:
         A Measurement like that of `patch_sweep`, for `effect` and `summary`.
     """
-    judged = with_targets(corrupt, clean.targets)
+    judged = corrupt.with_targets(clean.targets)
     runs = _Runs(model, clean, judged, grid.items)
     return with_clean(
         sweep(model, judged, grid, runs.cell, reading), model, clean, reading
@@ -125,7 +119,7 @@ class _Runs:
     """What the clean and the corrupt run wrote, and the cells made of it."""
 
     def __init__(
-        self, model: Model, clean: Examples, corrupt: Examples, paths: Sequence[Path]
+        self, model: Model, clean: Batch, corrupt: Batch, paths: Sequence[Path]
     ) -> None:
         self.model, self.corrupt_examples = model, corrupt
         self.sites = sites_of(model)
@@ -138,10 +132,10 @@ class _Runs:
         self.clean = activations(model, clean, sorted(wanted))
         self.corrupt = activations(model, corrupt, sorted(wanted))
         for path in paths:
-            if path.sender.site.kind == "head_out":
+            if path.sender.kind == "head_out":
                 self._check_heads_add_up(path.sender.site.layer)
 
-    def cell(self, path: Path) -> Cell:
+    def cell(self, path: Path) -> Edits:
         """The edits that patch one path."""
         receiver, delta = path.receiver, self.delta(path.sender)
         if receiver.part == "logits":
@@ -152,14 +146,14 @@ class _Runs:
             return self._into_pattern(receiver, delta)
         return self._into_attention(receiver, delta)
 
-    def delta(self, sender: Target) -> Delta:
+    def delta(self, sender: Part) -> Delta:
         """The change of what the sender adds to the residual."""
         change = self.clean[sender.site] - self.corrupt[sender.site]
         chosen = sender.mask(self.corrupt_examples, change)
         change = torch.where(chosen, change, 0.0)
-        return change.sum(2) if sender.site.kind == "head_out" else change
+        return change.sum(2) if sender.kind == "head_out" else change
 
-    def _into_mlp(self, layer: int, delta: Delta) -> Cell:
+    def _into_mlp(self, layer: int, delta: Delta) -> Edits:
         back = {Site("mlp_out", layer): _added(-delta)}
         if self._parallel():
             attention = Site("attn_out", layer)
@@ -167,7 +161,7 @@ class _Runs:
             return {Site("resid_pre", layer): _added(delta), **frozen, **back}
         return {Site("resid_mid", layer): _added(delta), **back}
 
-    def _into_attention(self, receiver: Receiver, delta: Delta) -> Cell:
+    def _into_attention(self, receiver: Receiver, delta: Delta) -> Edits:
         layer = receiver.layer
         # The stream carries delta to the attention and loses it right behind it.
         cell: dict[Site, Edit] = {
@@ -182,27 +176,21 @@ class _Runs:
             cell[Site("mlp_out", layer)] = _put(self.corrupt[Site("mlp_out", layer)])
         return cell
 
-    def _into_pattern(self, receiver: Receiver, delta: Delta) -> Cell:
+    def _into_pattern(self, receiver: Receiver, delta: Delta) -> Edits:
         """The pattern that delta makes, in a run whose values know nothing of it."""
         site = Site("pattern", receiver.layer)
         before = Site("resid_pre", receiver.layer)
         with intervene(self.model, {before: _added(delta)}):
             made = activations(self.model, self.corrupt_examples, [site])[site]
-        heads = None if receiver.head is None else (receiver.head,)
-
-        def edit(pattern: Tensor) -> Tensor:
-            chosen = Target(site, heads).mask(self.corrupt_examples, pattern)
-            return torch.where(chosen, made, pattern)
-
-        return {site: edit}
+        part = Part("pattern", receiver.layer, receiver.head)
+        return {site: part.limited(_put(made), self.corrupt_examples)}
 
     def _others_frozen(self, receiver: Receiver) -> Edit:
         site = Site("head_out", receiver.layer)
-        assert receiver.head is not None
-        target = Target(site, (receiver.head,))
+        part = Part("head_out", receiver.layer, receiver.head)
 
         def edit(head_out: Tensor) -> Tensor:
-            own = target.mask(self.corrupt_examples, head_out)
+            own = part.mask(self.corrupt_examples, head_out)
             return torch.where(own, head_out, self.corrupt[site])
 
         return edit

@@ -18,10 +18,11 @@ from circuits.hooks import Edit, Model, intervene
 from circuits.sites import Site
 from probes.measurement import Measurement
 from probes.statistics import bootstrap_interval
-from trained.errors import BadInput
+from trained.errors import BadInput, NothingChanged
+from trained.task import Batch
 
-from .edit import Cell, changed
-from .part import Examples, Grid, Places, rows_of
+from .edit import Edits, changed
+from .part import Grid, Places
 from .passes import activations, answer_logits, can_resume, resumed_logits
 
 Metric = Callable[[Tensor, Any], Tensor]
@@ -47,11 +48,24 @@ class Reading:
     at: Places = "last"
     tokens_at_once: int = 1024
 
+    def of(
+        self, logits: Float[Tensor, "batch d_vocab"], examples: Batch
+    ) -> Float[Tensor, " batch"]:
+        """The metric; `BadInput` if it is not one number per example."""
+        values = self.metric(logits, examples)
+        if values.shape != examples.targets.shape:
+            raise BadInput(
+                f"the metric has shape {tuple(values.shape)} for {len(examples)} "
+                "examples: it must be one number for each"
+            )
+        return values
 
-def logit_difference(wrong: Int[Tensor, " batch"]) -> Metric:
-    """The logit of each example's target minus that of its wrong answer."""
 
-    def metric(logits: Tensor, examples: Examples) -> Tensor:
+def logit_difference(wrong: Int[Tensor, "..."]) -> Metric:
+    """The logit of each example's target minus that of its wrong answer, [batch]."""
+
+    def metric(logits: Tensor, examples: Batch) -> Tensor:
+        require_answers(wrong, examples)
         answers = torch.stack([examples.targets, wrong.to(logits.device)], dim=-1)
         right, other = logits.gather(-1, answers).unbind(-1)
         return right - other
@@ -59,8 +73,17 @@ def logit_difference(wrong: Int[Tensor, " batch"]) -> Metric:
     return metric
 
 
+def require_answers(wrong: Tensor, examples: Batch) -> None:
+    """`BadInput` unless there is one wrong answer for each example."""
+    if wrong.shape != examples.targets.shape:
+        raise BadInput(
+            f"wrong answers of shape {tuple(wrong.shape)} for targets of shape "
+            f"{tuple(examples.targets.shape)}: one for each example"
+        )
+
+
 def target_log_prob(
-    logits: Float[Tensor, "batch d_vocab"], examples: Examples
+    logits: Float[Tensor, "batch d_vocab"], examples: Batch
 ) -> Float[Tensor, " batch"]:
     """The log-probability of each example's target; a metric."""
     return logits.log_softmax(-1).gather(-1, examples.targets[:, None])[:, 0]
@@ -69,9 +92,9 @@ def target_log_prob(
 @torch.no_grad()
 def sweep(
     model: Model,
-    examples: Examples,
+    examples: Batch,
     grid: Grid[Item],
-    cell_of: Callable[[Item], Cell],
+    cell_of: Callable[[Item], Edits],
     reading: Reading,
 ) -> Measurement:
     """The metric under every intervention of a grid, example by example.
@@ -88,8 +111,8 @@ def sweep(
     cells = [cell_of(item) for item in grid.items]
     values, moved = _values(model, examples, cells, reading)
     if not bool(moved.any()):
-        raise BadInput("no intervention of the sweep changed an activation")
-    unedited = reading.metric(answer_logits(model, examples, reading.at), examples)
+        raise NothingChanged("no intervention of the sweep changed an activation")
+    unedited = reading.of(answer_logits(model, examples, reading.at), examples)
     return Measurement(
         values.reshape(*(len(labels) for labels in grid.axes.values()), -1),
         (*grid.axes, "example"),
@@ -148,7 +171,7 @@ def derived(swept: Measurement, values: Tensor, name: str) -> Measurement:
 
 
 def _values(
-    model: Model, examples: Examples, cells: Sequence[Cell], reading: Reading
+    model: Model, examples: Batch, cells: Sequence[Edits], reading: Reading
 ) -> tuple[Float[Tensor, "cell batch"], Bool[Tensor, "cell batch"]]:
     """Metric and whether an activation moved, by cell and example."""
     starts = _starts(cells)
@@ -165,7 +188,7 @@ def _values(
             residual = residuals.get(Site("resid_pre", start))
             logits = chunk.logits(model, examples, residual, start, reading.at)
             by_cell = torch.split(logits, n_examples)
-            metrics = [reading.metric(rows, examples) for rows in by_cell]
+            metrics = [reading.of(rows, examples) for rows in by_cell]
             values |= zip(part, metrics, strict=True)
             moved |= zip(part, chunk.moved, strict=True)
     order = range(len(cells))
@@ -178,7 +201,7 @@ def _values(
 class _Chunk:
     """Several cells in one pass: the prompts once for every cell, cell by cell."""
 
-    def __init__(self, cells: Sequence[Cell], n_examples: int) -> None:
+    def __init__(self, cells: Sequence[Edits], n_examples: int) -> None:
         self.cells = cells
         self.n_examples = n_examples
         self.moved = torch.zeros(len(cells), n_examples, dtype=torch.bool)
@@ -186,14 +209,14 @@ class _Chunk:
     def logits(
         self,
         model: Model,
-        examples: Examples,
+        examples: Batch,
         residual: Tensor | None,
         start: int,
         read_at: Places,
     ) -> Float[Tensor, "row d_vocab"]:
         """The logits at the answer of every cell and example."""
         rows = torch.arange(self.n_examples, device=examples.tokens.device)
-        several = rows_of(examples, rows.repeat(len(self.cells)))
+        several = examples.rows(rows.repeat(len(self.cells)))
         places = {site for cell in self.cells for site in cell}
         with intervene(model, {site: self._edit(site) for site in sorted(places)}):
             if residual is None:
@@ -214,7 +237,7 @@ class _Chunk:
         return apply
 
 
-def _starts(cells: Sequence[Cell]) -> dict[int, list[int]]:
+def _starts(cells: Sequence[Edits]) -> dict[int, list[int]]:
     """The numbers of the cells by the first block that they change."""
     starts: dict[int, list[int]] = defaultdict(list)
     for number, cell in enumerate(cells):

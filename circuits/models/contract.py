@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from circuits.hooks import Edit, Model, intervene, record
-from circuits.interventions.passes import sites_of
+from circuits.hooks import Edit, Model, intervene, record, sites_of
 from circuits.sites import Site
 from trained.errors import BadInput
 

@@ -8,11 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from circuits.backends.families import family_of
-from probes.lens import FinalNorm
+from circuits.backends import backend_of
+from circuits.backends.anatomy import Readout
 from trained.errors import BadInput, unknown
-
-from .prompts import Prompts
+from trained.task import Batch
 
 Side = Literal["left", "right"]
 
@@ -21,36 +20,12 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Readout:
-    """From the last residual to logits: soft_cap(norm(h) W_U + b)."""
-
-    final_norm: FinalNorm
-    unembedding: Float[Tensor, "d_model d_vocab"]
-    bias: Float[Tensor, " d_vocab"] | None = None
-    soft_cap: float | None = None
-
-    def logits(
-        self, residual: Float[Tensor, "*batch d_model"]
-    ) -> Float[Tensor, "*batch d_vocab"]:
-        """What the model would say if the residual stream ended here.
-
-        c tanh(x / c) with x = norm(h) W_U + b and soft cap c (Gemma 2); else x.
-        """
-        logits = self.final_norm(residual) @ self.unembedding
-        if self.bias is not None:
-            logits = logits + self.bias
-        if self.soft_cap is not None:
-            logits = self.soft_cap * (logits / self.soft_cap).tanh()
-        return logits
-
-
-@dataclass(frozen=True)
 class LanguageModel:
     """A model, its tokenizer and what every backend needs to know of both.
 
     `record`, `intervene` and `measure` take it as they take a small model:
 
-        model = circuits.pretrained.open("smollm2")
+        model = reasonscope.open("smollm2")
         prompts = model.prompts(["The capital of France is", "Tokyo is in"])
         with record(model, [Site("pattern", 3)]) as seen:
             logits = model(prompts.tokens, prompts.mask)
@@ -100,7 +75,7 @@ class LanguageModel:
         *,
         roles: Mapping[str, Sequence[str]] | None = None,
         side: Side = "left",
-    ) -> Prompts:
+    ) -> Batch:
         """Tokenise texts and pad them to one length.
 
         Args:
@@ -127,10 +102,10 @@ class LanguageModel:
             name: starts[:, None] + torch.tensor(self._last_tokens(texts, phrases))
             for name, phrases in roles.items()
         }
-        return Prompts(
+        return Batch(
             tokens.to(self.device),
-            mask.to(self.device),
             torch.tensor([*targets], device=self.device),
+            mask.to(self.device),
             {name: columns.to(self.device) for name, columns in places.items()},
         )
 
@@ -165,9 +140,8 @@ class LanguageModel:
 
 def from_hf(hf: nn.Module, tokenizer: Any, name: str) -> LanguageModel:
     """A transformers model of a known family, observed as it is."""
-    family = family_of(hf)
+    readout = backend_of(hf).readout(hf)
     config: Any = hf.config
-    unembedding: Any = hf.get_submodule(family.unembedding)
     return LanguageModel(
         name=name,
         module=hf,
@@ -175,14 +149,9 @@ def from_hf(hf: nn.Module, tokenizer: Any, name: str) -> LanguageModel:
         n_layers=config.num_hidden_layers,
         n_heads=config.num_attention_heads,
         d_model=config.hidden_size,
-        d_vocab=unembedding.weight.shape[0],
+        d_vocab=readout.unembedding.shape[1],
         n_ctx=config.max_position_embeddings,
-        readout=Readout(
-            final_norm=hf.get_submodule(family.final_norm),
-            unembedding=unembedding.weight.mT,
-            bias=unembedding.bias,
-            soft_cap=getattr(config, "final_logit_softcapping", None),
-        ),
+        readout=readout,
         run=run_hf(hf),
     )
 
@@ -206,7 +175,7 @@ def from_bridge(bridge: Any, tokenizer: Any, name: str) -> LanguageModel:
 
     A bridge rebuilds the transformers model that it is given: give it a copy.
     """
-    config = bridge.cfg
+    config, readout = bridge.cfg, backend_of(bridge).readout(bridge)
 
     def run(tokens: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
         return bridge(tokens, attention_mask=mask, position_ids=positions)
@@ -218,15 +187,9 @@ def from_bridge(bridge: Any, tokenizer: Any, name: str) -> LanguageModel:
         n_layers=config.n_layers,
         n_heads=config.n_heads,
         d_model=config.d_model,
-        d_vocab=bridge.W_U.shape[-1],
+        d_vocab=readout.unembedding.shape[1],
         n_ctx=config.n_ctx,
-        readout=Readout(
-            final_norm=bridge.ln_final,
-            unembedding=bridge.W_U,
-            bias=bridge.b_U,
-            # 0 or below stands for none.
-            soft_cap=max(config.output_logits_soft_cap or 0.0, 0.0) or None,
-        ),
+        readout=readout,
         run=run,
     )
 

@@ -1,6 +1,6 @@
 """Open a pretrained language model for observation, from wherever it is.
 
-`circuits.models.open.open("smollm2")` gives a `LanguageModel` behind any backend.
+`open("smollm2")` gives a `LanguageModel` behind any backend.
 """
 
 import copy
@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from trained.errors import BadInput, unknown
+from trained.device import device_named
+from trained.errors import unknown
 
 from .contract import check_model
 from .files import Loading, load
@@ -41,14 +42,14 @@ def open(
             file, or a name on the Hugging Face hub (local files are preferred).
         backend: `hf` hooks the model as it is and keeps its fast attention; `bridge`
             is TransformerLens' TransformerBridge; `nnsight` traces it.
-        device: `auto` takes the first of cuda, mps, cpu; `spread` puts layers on
-            all devices, by accelerate; anything else is a torch device.
+        device: as for everything (`device_named`); and `spread` puts layers on all
+            devices, by accelerate.
         dtype: the type of the weights.
     """
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     precision = _dtype(dtype)
-    place = _device(device)
+    place = device if device == "spread" else device_named(device)
     how = Loading(precision, place, families=backend != "bridge")
     hf, tokenizer = load(str(name_or_path), how)
     model = _opened(str(name_or_path), hf, tokenizer, backend)
@@ -95,23 +96,6 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     return DTYPES[dtype]
-
-
-def _device(device: str) -> str:
-    if device == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
-    if device == "spread":
-        return device
-    try:
-        kind = torch.device(device).type
-    except RuntimeError:
-        valid = "auto, spread, cpu, cuda, cuda:N, mps"
-        raise unknown("device", device, valid) from None
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise BadInput(f"device {device} is not available here; use cpu")
-    return device
 
 
 def _opened(name: str, hf: Any, tokenizer: Any, backend: str) -> LanguageModel:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from trained.config import as_dict
 from trained.errors import BadInput
-from trained.finetuning import Curriculum, FineTuning, Lists, fine_tuning
+from trained.finetuning import Curriculum, Lists, fine_tuning
+from trained.finetuning_config import FineTuning
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import restore, train
@@ -15,27 +16,25 @@ from trained.training import restore, train
 from .language_model import LanguageModel
 from .open import behind, wrap
 
-CPU = FineTuning(epochs=10, batch_size=16, lr=2e-4, last_layers=8)
-"""What a CPU can do for a model of 135 million parameters: about twenty seconds for
-forty facts. The rate is ten times the papers' because fewer parameters are trained."""
-
-GPU = FineTuning()
-"""The papers' setting: ten epochs of all parameters in batches of 16."""
-
-
-def setting(model: LanguageModel) -> FineTuning:
-    """How much training the device at hand can bear."""
-    return CPU if model.device.type == "cpu" else GPU
-
 
 def fine_tuned(
-    model: LanguageModel, curriculum: Curriculum, lists: Lists, seed: int
+    model: LanguageModel,
+    curriculum: Curriculum,
+    lists: Lists,
+    seed: int,
+    config: FineTuning,
 ) -> LanguageModel:
     """Train a copy of a model on lists of facts in the order of a curriculum.
 
     The run is dropped; `trained.finetuning` with a folder of one's own keeps it.
+
+    Args:
+        model: what is copied; it stays as it is.
+        curriculum: what is trained on, in which order.
+        lists: the facts by the name of their list.
+        seed: orders the facts.
+        config: how; `trained.finetuning_config.LIGHT` is what a CPU can bear.
     """
-    config = setting(model)
     backend, hf = behind(model.module)
     if backend == "bridge":
         raise BadInput(

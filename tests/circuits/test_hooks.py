@@ -14,8 +14,8 @@ from circuits.hooks import Edit, Signal, intervene, measure, record
 from circuits.sites import KINDS, Site, hooked_name
 from tests.ground_truth import Decoder, GroundTruth, accuracy
 from trained.errors import BadInput
-from trained.recall.model import RecallModel
-from trained.recall.setting import constructed_model, relation_table
+from trained.recall.model import RecallModel, constructed_model
+from trained.recall.task import relation_table
 from trained.task import Batch
 
 ABSENT_FROM_RECALL = ("value", "head_out")

@@ -18,9 +18,10 @@ from circuits.backends.families import family_of
 from circuits.hooks import Edit, intervene, record
 from circuits.models import open as pretrained
 from circuits.models.language_model import LanguageModel
-from circuits.models.prompts import Prompts
 from circuits.sites import Kind, Site
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
+from trained.errors import BadInput
+from trained.task import Batch
 
 TEXTS = ("the cat sat", "a dog", "Hi there I")
 PARALLEL = ("neox", "phi")
@@ -42,12 +43,12 @@ def sites_of(family: str, backend: str) -> list[Site]:
 
 
 @cache
-def padded(family: str, side: Any) -> Prompts:
+def padded(family: str, side: Any) -> Batch:
     return opened(family, "hf").prompts(TEXTS, side=side)
 
 
 @torch.no_grad()
-def observe(family: str, backend: str, prompts: Prompts) -> dict[Site, Tensor]:
+def observe(family: str, backend: str, prompts: Batch) -> dict[Site, Tensor]:
     model = opened(family, backend)
     with record(model, sites_of(family, backend)) as seen:
         model(prompts.tokens, prompts.mask)
@@ -92,7 +93,7 @@ def require_close(found: Tensor, expected: Tensor, what: object) -> None:
     assert error <= 1e-4, (str(what), error)
 
 
-def at_real_tokens(activation: Tensor, prompts: Prompts, site: Site) -> Tensor:
+def at_real_tokens(activation: Tensor, prompts: Batch, site: Site) -> Tensor:
     """What is at real tokens; of a pattern, the rows of real queries."""
     if site.kind == "pattern":
         activation = activation.transpose(1, 2)
@@ -131,6 +132,47 @@ def test_the_backends_see_the_same_at_every_site(
     for site in ours:
         found = at_real_tokens(theirs[site], prompts, site)
         require_close(found, at_real_tokens(ours[site], prompts, site), site)
+
+
+def test_the_backends_know_the_same_readout_and_heads(family: str, other: str) -> None:
+    ours, theirs = opened(family, "hf"), opened(family, other)
+    states = observed(family, "hf", "left")[Site("resid_post", N_LAYERS - 1)]
+    found = backend_of(theirs.module).readout(theirs.module).logits(states)
+    require_close(found, ours.readout.logits(states), "readout")
+    if other == "bridge":
+        with pytest.raises(BadInput, match=r"weights of .* have no known layout"):
+            backend_of(theirs.module).head_weights(theirs.module, 0)
+        return
+    expected = hf.head_weights(ours.module, 1)
+    weights = backend_of(theirs.module).head_weights(theirs.module, 1)
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        assert torch.equal(getattr(weights, name), getattr(expected, name))
+
+
+@torch.no_grad()
+def test_a_pass_resumes_where_it_was_left(family: str, side: str) -> None:
+    """From every block, with the logits of one position shown at all of them."""
+    model, prompts = opened(family, "hf"), padded(family, side)
+    seen, rows = observed(family, "hf", side), torch.arange(len(prompts))
+    whole = seen[Site("logits")][rows, prompts.last]
+    resumption = hf.resumption(model.module)
+    for layer in range(N_LAYERS):
+        residual = seen[Site("resid_pre", layer)]
+        with resumption.starting(residual, layer, prompts.last):
+            logits = model(torch.zeros_like(prompts.tokens), prompts.mask)
+        for place in range(logits.shape[1]):
+            require_close(logits[:, place], whole, layer)
+    require_close(
+        model(prompts.tokens, prompts.mask)[prompts.mask],
+        seen[Site("logits")][prompts.mask],
+        "afterwards",
+    )
+
+
+@pytest.mark.parametrize("backend", ["bridge", "nnsight"])
+def test_other_backends_say_that_they_cannot_resume(backend: str) -> None:
+    module = opened("gpt2", backend).module
+    assert backend_of(module).resumption(module) is None
 
 
 def test_padding_changes_nothing_at_any_site(

@@ -4,12 +4,11 @@ import pytest
 import torch
 
 from circuits.hooks import record
-from circuits.interventions.ablation import Mean, Resample, Zero, ablate, ablation_sweep
-from circuits.interventions.edit import Replacement, replacing
-from circuits.interventions.part import Target, head_grid, layer_grid, position_grid
+from circuits.interventions.ablation import ablate, ablation_sweep
+from circuits.interventions.edit import Mean, Resample, Rule, Zero, part_edits
+from circuits.interventions.part import Part, head_grid, layer_grid, position_grid
 from circuits.interventions.passes import activations
 from circuits.interventions.sweep import change
-from circuits.models.prompts import Prompts
 from circuits.sites import Site
 from tests.ground_truth import GroundTruth, accuracy
 from tests.intervention_pairs import (
@@ -22,21 +21,21 @@ from trained.errors import BadInput
 from trained.task import Batch
 
 
-def rules(batch: Batch) -> list[Replacement]:
+def rules(batch: Batch) -> list[Rule]:
     return [Zero(), Mean([batch]), Mean([batch], over="examples"), Resample(batch, 0)]
 
 
 @pytest.fixture(params=range(4))
-def rule(request: pytest.FixtureRequest, two_hop: GroundTruth) -> Replacement:
+def rule(request: pytest.FixtureRequest, two_hop: GroundTruth) -> Rule:
     return rules(Batch(two_hop.tokens, two_hop.targets))[request.param]
 
 
-def head(layer: int, number: int) -> Target:
-    return Target(Site("head_out", layer), heads=(number,))
+def head(layer: int, number: int) -> Part:
+    return Part("head_out", layer, number)
 
 
 def test_ablating_a_wired_head_breaks_the_answer(
-    two_hop: GroundTruth, rule: Replacement
+    two_hop: GroundTruth, rule: Rule
 ) -> None:
     batch = Batch(two_hop.tokens, two_hop.targets)
     for wired in two_hop.circuit:
@@ -46,9 +45,7 @@ def test_ablating_a_wired_head_breaks_the_answer(
     assert accuracy(two_hop, two_hop.model(batch.tokens)) == 1
 
 
-def test_ablating_an_idle_head_does_not(
-    two_hop: GroundTruth, rule: Replacement
-) -> None:
+def test_ablating_an_idle_head_does_not(two_hop: GroundTruth, rule: Rule) -> None:
     batch = Batch(two_hop.tokens, two_hop.targets)
     for layer, number in two_hop.idle:
         with ablate(two_hop.model, batch, [head(layer, number)], rule):
@@ -81,9 +78,10 @@ def test_the_means_are_those_worked_out_by_hand() -> None:
     site = Site("mlp_out", 1)
     seen = torch.cat([activations(model, b, [site])[site] for b in (clean, corrupt)])
     both = [clean, corrupt]
-    mean = Mean(both).values(model, clean, [Target(site)])[Target(site)]
+    whole = Part("mlp_out", 1)
+    mean = Mean(both).values(model, clean, [whole])[whole]
     torch.testing.assert_close(mean, seen.mean((0, 1)))
-    at = Target(site, positions=(1, 3))
+    at = Part("mlp_out", 1, positions=(1, 3))
     mean = Mean(both).values(model, clean, [at])[at]
     torch.testing.assert_close(mean, seen[:, [1, 3]].mean((0, 1)))
     mean = Mean(both, over="examples").values(model, clean, [at])[at]
@@ -95,10 +93,10 @@ def test_the_means_are_those_worked_out_by_hand() -> None:
 def test_the_mean_over_tokens_leaves_padding_out(two_hop: GroundTruth) -> None:
     mask = torch.ones_like(two_hop.tokens, dtype=torch.bool)
     mask[0, 0] = False
-    prompts = Prompts(two_hop.tokens, mask, two_hop.targets)
+    prompts = Batch(two_hop.tokens, two_hop.targets, mask)
     rule, target = (
         Mean([Batch(two_hop.tokens, two_hop.targets)]),
-        Target(Site("mlp_out")),
+        Part("mlp_out"),
     )
     total, count = rule._add_tokens(target, prompts, mask[..., None].double())
     assert (float(total), count) == (17, 17)
@@ -116,8 +114,8 @@ def test_sweeps_equal_one_at_a_time() -> None:
     model, (clean, corrupt, reading) = random_decoder(), random_pair()
     grid = head_grid("head_out", range(3), range(3), positions=(0, 4))
     for rule in rules(clean):
-        values = rule.values(model, corrupt, grid.items)
-        cells = [{t.site: replacing(t, corrupt, values[t])} for t in grid.items]
+        edits = part_edits(model, corrupt, grid.items, rule)
+        cells = [{part.site: edits[part]} for part in grid.items]
         alone = one_at_a_time(model, corrupt, cells, reading)
         swept = ablation_sweep(model, corrupt, grid, rule, reading)
         torch.testing.assert_close(swept.values.flatten(0, 1), alone)
@@ -125,7 +123,7 @@ def test_sweeps_equal_one_at_a_time() -> None:
 
 def test_zero_of_all_heads_leaves_the_output_bias() -> None:
     model, (clean, _, _) = random_decoder(), random_pair()
-    target = Target(Site("head_out", 1))
+    target = Part("head_out", 1)
     with (
         record(model, [Site("attn_out", 1)]) as seen,
         ablate(model, clean, [target], Zero()),
@@ -141,7 +139,7 @@ def test_zero_of_all_heads_leaves_the_output_bias() -> None:
 def test_several_targets_at_one_site_are_all_ablated() -> None:
     model, (clean, _, _) = random_decoder(), random_pair()
     site = Site("head_out", 0)
-    targets = [Target(site, (0,), 1), Target(site, (2,), 3)]
+    targets = [Part("head_out", 0, 0, 1), Part("head_out", 0, 2, 3)]
     with ablate(model, clean, targets, Zero()), record(model, [site]) as seen:
         model(clean.tokens)
     zero = (seen[site] == 0).all(-1).all(0)
@@ -173,11 +171,11 @@ def test_bad_rules_are_named(two_hop: GroundTruth) -> None:
     with pytest.raises(BadInput, match="at least one reference"):
         Mean([])
     with pytest.raises(BadInput, match='over="examples"'):
-        Mean([batch]).values(two_hop.model, batch, [Target(Site("pattern"))])
+        Mean([batch]).values(two_hop.model, batch, [Part("pattern")])
     shorter = Batch(two_hop.tokens[:, :2], two_hop.targets)
     with pytest.raises(BadInput, match="a mean for each position needs prompts of one"):
         Mean([shorter], over="examples").values(
-            two_hop.model, batch, [Target(Site("attn_out"))]
+            two_hop.model, batch, [Part("attn_out")]
         )
     with pytest.raises(BadInput, match="cannot hold"):
         layer_grid("attn_out", [])

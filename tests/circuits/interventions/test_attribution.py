@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from circuits.interventions.attribution import logit_attribution, readout_of
+from circuits.interventions.attribution import logit_attribution
 from circuits.interventions.passes import answer_logits
-from tests.ground_truth import Decoder, DecoderConfig, GroundTruth
+from tests.ground_truth import Decoder, DecoderConfig, GroundTruth, OneQueryModel
 from tests.intervention_pairs import pair_of, random_decoder, random_pair
 from trained.errors import BadInput
 
@@ -76,5 +76,16 @@ def test_names_follow_the_model() -> None:
 
 
 def test_a_model_without_a_readout_is_refused() -> None:
-    with pytest.raises(BadInput, match="Identity has no readout"):
-        readout_of(nn.Identity())
+    clean, _, _ = random_pair()
+    with pytest.raises(BadInput, match="OneQueryModel has no readout of a last resid"):
+        logit_attribution(OneQueryModel(), clean, clean.targets)
+    with pytest.raises(BadInput, match="Identity cannot be observed"):
+        logit_attribution(nn.Identity(), clean, clean.targets)
+
+
+def test_wrong_answers_that_would_broadcast_are_refused() -> None:
+    clean, _, _ = random_pair()
+    for shape in ((), (1,), (4, 1)):
+        wrong = torch.zeros(shape, dtype=torch.long)
+        with pytest.raises(BadInput, match=r"for targets of shape \(4,\)"):
+            logit_attribution(random_decoder(), clean, wrong)

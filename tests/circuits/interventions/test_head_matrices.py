@@ -12,7 +12,7 @@ from circuits.interventions.head_matrices import head_matrices
 from circuits.interventions.passes import activations
 from circuits.models.norms import norm_parts
 from circuits.sites import Site
-from tests.ground_truth import copying_model, matching_model
+from tests.ground_truth import OneQueryModel, copying_model, matching_model
 from tests.intervention_pairs import random_decoder, random_pair
 from tests.random_models import D_VOCAB, random_model
 from trained.errors import BadInput
@@ -115,7 +115,9 @@ def test_scores_that_are_not_bilinear_are_refused(family: str) -> None:
 def test_bad_layers_and_models_are_named() -> None:
     with pytest.raises(BadInput, match="unknown layer '7'; choose from: 0 to 2"):
         head_matrices(random_decoder(), 7)
-    with pytest.raises(BadInput, match="weights of Linear have no known layout"):
+    with pytest.raises(BadInput, match="weights of OneQueryModel have no known layout"):
+        head_matrices(OneQueryModel(), 0)
+    with pytest.raises(BadInput, match="Linear cannot be observed"):
         head_matrices(nn.Linear(2, 2), 0)
 
 

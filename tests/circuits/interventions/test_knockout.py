@@ -9,12 +9,12 @@ from circuits.interventions.ablation import (
     edge_grid,
     knock_out,
     knockout_sweep,
-    renormalised,
 )
+from circuits.interventions.edit import renormalised
 from circuits.interventions.part import Grid
 from circuits.interventions.sweep import Reading, change, target_log_prob
 from circuits.sites import Site
-from tests.ground_truth import GroundTruth, accuracy
+from tests.ground_truth import GroundTruth, OneQueryModel, accuracy
 from tests.intervention_pairs import (
     one_at_a_time,
     pair_of,
@@ -22,7 +22,6 @@ from tests.intervention_pairs import (
     random_pair,
 )
 from trained.errors import BadInput
-from trained.recall.setting import constructed_model, relation_table
 from trained.task import Batch, positions
 
 
@@ -56,7 +55,7 @@ def test_a_sweep_finds_the_wired_head(copy_head: GroundTruth) -> None:
         "source": positions([1], copy_head.tokens),
         "query": positions([3], copy_head.tokens),
     }
-    batch = Batch(copy_head.tokens, copy_head.targets, roles)
+    batch = Batch(copy_head.tokens, copy_head.targets, roles=roles)
     grid = edge_grid([0], [0, 1], queries="query", keys="source")
     lost = change(
         knockout_sweep(copy_head.model, batch, grid, pair_of(copy_head).reading)
@@ -117,8 +116,7 @@ def test_a_sweep_equals_one_at_a_time() -> None:
 
 
 def test_edges_are_cut_in_a_model_of_one_query() -> None:
-    """The recall study's model only ever asks from its last token."""
-    model = constructed_model(relation_table("affine", 4, 12, 0), 2, 0)
+    model = OneQueryModel()
     tokens = torch.randint(16, (3, 6), generator=torch.Generator().manual_seed(0))
     batch = Batch(tokens, tokens[:, 0])
     grid = Grid({"key": (0, 1)}, (Edges(0, keys=0), Edges(0, keys=1)))
@@ -136,3 +134,32 @@ def test_edges_without_weight_raise(two_hop: GroundTruth) -> None:
         knock_out(two_hop.model, batch, [Edges(0, 0, 2)]),
     ):
         two_hop.model(batch.tokens)
+
+
+def test_each_query_loses_its_own_key(copy_head: GroundTruth) -> None:
+    """Query 1 may not read position 0, query 3 not position 1: only 3 needs it."""
+    roles = {
+        "queries": positions([1, 3], copy_head.tokens),
+        "keys": positions([0, 1], copy_head.tokens),
+    }
+    batch = Batch(copy_head.tokens, copy_head.targets, roles=roles)
+    edges = Edges(0, "queries", "keys", (0,), paired=True)
+    site = Site("pattern", 0)
+    with (
+        knock_out(copy_head.model, batch, [edges]),
+        record(copy_head.model, [site]) as s,
+    ):
+        logits = copy_head.model(batch.tokens)
+    assert accuracy(copy_head, logits) == 0
+    assert float(s[site][:, 0, 3, 1].max()) == 0
+    # The cut of query 1 took nothing from it, that of query 3 not from query 1.
+    assert float(s[site][:, 0, 1, 1].min()) > 0.99
+    with knock_out(
+        copy_head.model, batch, [Edges(0, "queries", "keys", (1,), paired=True)]
+    ):
+        assert accuracy(copy_head, copy_head.model(batch.tokens)) == 1
+    with (
+        pytest.raises(BadInput, match="2 queries 'queries' and 1 keys 0 cannot be"),
+        knock_out(copy_head.model, batch, [Edges(0, "queries", 0, paired=True)]),
+    ):
+        copy_head.model(batch.tokens)

@@ -11,22 +11,10 @@ from torch import Tensor
 from transformer_lens import patching as transformer_lens_patching
 
 from circuits.hooks import intervene
-from circuits.interventions.ablation import (
-    Mean,
-    Zero,
-    ablation_sweep,
-    edge_grid,
-    knockout_sweep,
-)
+from circuits.interventions.ablation import ablation_sweep, edge_grid, knockout_sweep
 from circuits.interventions.attribution import logit_attribution
-from circuits.interventions.edit import Transplant, replacing
-from circuits.interventions.part import (
-    Grid,
-    Target,
-    head_grid,
-    layer_grid,
-    position_grid,
-)
+from circuits.interventions.edit import Mean, Transplant, Zero, part_edits
+from circuits.interventions.part import Grid, Part, head_grid, layer_grid, position_grid
 from circuits.interventions.passes import activations, answer_logits
 from circuits.interventions.patching import effect, patch_sweep
 from circuits.interventions.path_patching import (
@@ -38,11 +26,11 @@ from circuits.interventions.path_patching import (
 from circuits.interventions.sweep import Reading, change, logit_difference
 from circuits.models import open as pretrained
 from circuits.models.language_model import LanguageModel
-from circuits.models.prompts import Prompts
 from circuits.sites import Site
 from tests.intervention_pairs import one_at_a_time
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
 from trained.errors import BadInput
+from trained.task import Batch
 
 FAMILIES = ("gemma2", "gpt2", "neox")
 
@@ -59,8 +47,8 @@ def model(request: pytest.FixtureRequest) -> LanguageModel:
     return opened(request.param)
 
 
-def prompts_of(model: LanguageModel) -> tuple[Prompts, Prompts, Reading]:
-    """Prompts of two lengths; the subject's letter differs, and so does its place."""
+def prompts_of(model: LanguageModel) -> tuple[Batch, Batch, Reading]:
+    """Batch of two lengths; the subject's letter differs, and so does its place."""
     clean = model.prompts(
         ["xax b", "bac cb a"], ["d", "e"], roles={"subject": ["a", "c"]}
     )
@@ -71,27 +59,27 @@ def prompts_of(model: LanguageModel) -> tuple[Prompts, Prompts, Reading]:
 
 
 def alone(
-    model: LanguageModel, clean: Prompts, corrupt: Prompts, grid: Grid[Target]
+    model: LanguageModel, clean: Batch, corrupt: Batch, grid: Grid[Part]
 ) -> Tensor:
     """The patched metric of every target, in a whole pass of its own."""
     reading = prompts_of(model)[2]
-    values = Transplant(clean).values(model, corrupt, grid.items)
-    cells = [{t.site: replacing(t, corrupt, values[t])} for t in grid.items]
-    judged = Prompts(corrupt.tokens, corrupt.mask, clean.targets, corrupt.roles)
+    edits = part_edits(model, corrupt, grid.items, Transplant(clean))
+    cells = [{part.site: edits[part]} for part in grid.items]
+    judged = corrupt.with_targets(clean.targets)
     return one_at_a_time(model, judged, cells, reading)
 
 
-def every_kind() -> Grid[Target]:
+def every_kind() -> Grid[Part]:
     """Targets of all kinds, by role, by column and by head, in several layers."""
     targets = (
-        Target(Site("resid_pre", 0), None, "subject"),
-        Target(Site("resid_pre", 2), None, 6),
-        Target(Site("resid_post", 1), None, "last"),
-        Target(Site("attn_out", 1)),
-        Target(Site("mlp_out", 2), None, "last"),
-        Target(Site("head_out", 0), (2,)),
-        Target(Site("head_out", 2), (0, 3), "last"),
-        Target(Site("pattern", 1), (1,)),
+        Part("resid_pre", 0, None, "subject"),
+        Part("resid_pre", 2, None, 6),
+        Part("resid_post", 1, None, "last"),
+        Part("attn_out", 1),
+        Part("mlp_out", 2, None, "last"),
+        Part("head_out", 0, (2,)),
+        Part("head_out", 2, (0, 3), "last"),
+        Part("pattern", 1, (1,)),
     )
     return Grid({"target": tuple(range(len(targets)))}, targets)
 
@@ -167,7 +155,7 @@ def test_paths_equal_freezing_everything_between(
     pins |= pinned(activations(model, clean, [sender]), [sender])
     with intervene(model, pins):
         received = activations(model, corrupt, [out])
-    judged = Prompts(corrupt.tokens, corrupt.mask, clean.targets)
+    judged = Batch(corrupt.tokens, clean.targets, corrupt.mask)
     expected = one_at_a_time(model, judged, [pinned(received, [out])], reading)[0]
     receiver = Receiver("attention", 2) if part == "attention" else Receiver("mlp", 2)
     grid = path_grid(layer_grid("attn_out", [0]), receiver)
@@ -183,7 +171,7 @@ def test_heads_behind_a_common_norm_cannot_send() -> None:
         path_patch_sweep(model, clean, corrupt, grid, reading)
 
 
-def same_length(model: LanguageModel) -> tuple[Prompts, Prompts, Reading]:
+def same_length(model: LanguageModel) -> tuple[Batch, Batch, Reading]:
     clean = model.prompts(["abcd ef"], ["g"])
     corrupt = model.prompts(["abxy ef"], ["h"])
     return clean, corrupt, Reading(logit_difference(corrupt.targets))
@@ -217,7 +205,7 @@ def test_transformer_lens_gives_the_same_patches() -> None:
     theirs = transformer_lens_patching.get_act_patch_direct_path(
         bridge, corrupt.tokens, clean_cache, corrupt_cache, metric, 0, 2, "v", False
     )
-    sender = Target(Site("head_out", 0), (2,))
+    sender = Part("head_out", 0, (2,))
     paths = paths_by_head(sender, [1, 2], range(4), through="value")
     mine = path_patch_sweep(ours, clean, corrupt, paths, reading).values[..., 0]
     torch.testing.assert_close(mine, theirs[1:], rtol=1e-4, atol=1e-4)

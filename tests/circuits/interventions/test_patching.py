@@ -1,30 +1,26 @@
 """Patching finds the wired circuit, and equals one cell at a time."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from circuits.hooks import record
-from circuits.interventions.edit import Transplant, replacing
-from circuits.interventions.part import (
-    Grid,
-    Target,
-    head_grid,
-    layer_grid,
-    position_grid,
-)
+from circuits.interventions.edit import Transplant, part_edits
+from circuits.interventions.part import Grid, Part, head_grid, layer_grid, position_grid
 from circuits.interventions.passes import answer_logits, resumed_logits
 from circuits.interventions.patching import effect, patch_sweep
 from circuits.interventions.sweep import (
     Reading,
     change,
     known,
+    logit_difference,
     summary,
     target_log_prob,
 )
-from circuits.models.prompts import Prompts
 from circuits.sites import Kind, Site
-from tests.ground_truth import GroundTruth
+from tests.ground_truth import GroundTruth, OneQueryModel
 from tests.intervention_pairs import (
     Pair,
     one_at_a_time,
@@ -36,7 +32,7 @@ from trained.errors import BadInput
 from trained.task import Batch
 
 
-def restored(truth: GroundTruth, grid: Grid[Target]) -> list[float]:
+def restored(truth: GroundTruth, grid: Grid[Part]) -> list[float]:
     pair = pair_of(truth)
     patched = patch_sweep(truth.model, pair.clean, pair.corrupt, grid, pair.reading)
     return effect(patched).mean("example").values.flatten().tolist()
@@ -108,11 +104,11 @@ def check_equal(
     clean: Batch,
     corrupt: Batch,
     reading: Reading,
-    grid: Grid[Target],
+    grid: Grid[Part],
 ) -> None:
     patched = patch_sweep(model, clean, corrupt, grid, reading)
-    values = Transplant(clean).values(model, corrupt, grid.items)
-    cells = [{t.site: replacing(t, corrupt, values[t])} for t in grid.items]
+    edits = part_edits(model, corrupt, grid.items, Transplant(clean))
+    cells = [{part.site: edits[part]} for part in grid.items]
     alone = one_at_a_time(model, corrupt, cells, reading)
     torch.testing.assert_close(
         patched.values.flatten(0, -2), alone, rtol=1e-12, atol=1e-12
@@ -145,15 +141,15 @@ def test_a_role_is_patched_wherever_it_is(two_hop: GroundTruth) -> None:
     pair = pair_of(two_hop)
     n = len(pair.clean.targets)
     zeros, ones = torch.zeros(n, 1, dtype=torch.long), torch.ones(n, 1).long()
-    corrupt = pair.corrupt._replace(roles={"subject": zeros})
+    corrupt = replace(pair.corrupt, roles={"subject": zeros})
     tokens = pair.clean.tokens[:, [1, 0, 2]]
-    clean = Batch(tokens, pair.clean.targets, {"subject": ones})
-    grid = Grid({"what": ("token",)}, (Target(Site("resid_pre"), None, "subject"),))
+    clean = Batch(tokens, pair.clean.targets, roles={"subject": ones})
+    grid = Grid({"what": ("token",)}, (Part("resid_pre", 0, None, "subject"),))
     values = Transplant(clean).values(two_hop.model, corrupt, grid.items)
     own = values[grid.items[0]][:, 0, two_hop.subspaces["token"]].argmax(-1)
     assert torch.equal(own, pair.clean.tokens[:, 0])
     with pytest.raises(BadInput, match="unknown role 'object'"):
-        Target(Site("resid_pre"), None, "object").mask(corrupt, torch.zeros(n, 3, 2))
+        Part("resid_pre", 0, None, "object").mask(corrupt, torch.zeros(n, 3, 2))
 
 
 def test_the_summary_holds_the_mean_and_its_interval() -> None:
@@ -172,9 +168,10 @@ def test_the_summary_holds_the_mean_and_its_interval() -> None:
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_a_pass_from_a_stored_residual_equals_a_whole_one(layer: int) -> None:
-    model, (_, corrupt, _) = random_decoder(), random_pair()
+    """It is the residual that counts, not the tokens."""
+    model, (clean, corrupt, _) = random_decoder(), random_pair()
     with record(model, [Site("resid_pre", layer)]) as seen:
-        whole = answer_logits(model, corrupt, 2)
+        whole = answer_logits(model, clean, 2)
     residual: Tensor = seen[Site("resid_pre", layer)]
     assert torch.equal(resumed_logits(model, corrupt, residual, layer, 2), whole)
 
@@ -182,37 +179,59 @@ def test_a_pass_from_a_stored_residual_equals_a_whole_one(layer: int) -> None:
 def test_bad_places_are_named() -> None:
     model, pair = random_decoder(), random_pair()
 
-    def patch(pair: Pair, target: Target) -> None:
+    def patch(pair: Pair, target: Part) -> None:
         grid = Grid({"what": (0,)}, (target,))
         patch_sweep(model, pair.clean, pair.corrupt, grid, pair.reading)
 
     with pytest.raises(BadInput, match=r"unknown position '\[9\]'; .* 0 to 4"):
-        patch(pair, Target(Site("resid_pre"), positions=9))
+        patch(pair, Part("resid_pre", positions=9))
     with pytest.raises(BadInput, match=r"unknown head '\[7\]'; .* 0 to 2"):
-        patch(pair, Target(Site("head_out"), heads=(7,)))
+        patch(pair, Part("head_out", head=7))
     with pytest.raises(BadInput, match="unknown site with heads"):
-        Target(Site("mlp_out"), heads=(0,))
+        Part("mlp_out", head=0)
     shorter = pair._replace(clean=Batch(pair.clean.tokens[:, :3], pair.clean.targets))
     with pytest.raises(BadInput, match="prompts of 3 and of 5 tokens: name a role"):
-        patch(shorter, Target(Site("resid_pre"), positions=1))
+        patch(shorter, Part("resid_pre", positions=1))
 
 
 def test_columns_of_prompts_padded_differently_are_not_exchanged() -> None:
     """Column 1 of a prompt of four tokens is not column 1 of one of five."""
     _, (clean, corrupt, _) = random_decoder(), random_pair()
     mask = torch.ones(4, 5, dtype=torch.bool)
-    whole = Prompts(corrupt.tokens, mask, corrupt.targets)
-    padded = Prompts(clean.tokens, mask.clone(), clean.targets)
+    whole = Batch(corrupt.tokens, corrupt.targets, mask)
+    padded = Batch(clean.tokens, clean.targets, mask.clone())
     padded.mask[2, 0] = False
-    target = Target(Site("resid_pre"), positions=1)
+    target = Part("resid_pre", positions=1)
     with pytest.raises(BadInput, match="padded at different positions: name a role"):
         Transplant(padded)._aligned(target, whole, torch.zeros(4, 5, 12))
 
 
 def test_patterns_whose_roles_are_elsewhere_are_not_exchanged() -> None:
     _, (clean, corrupt, _) = random_decoder(), random_pair()
-    here = corrupt._replace(roles={"it": torch.full((4, 1), 1)})
-    there = clean._replace(roles={"it": torch.full((4, 1), 2)})
-    target = Target(Site("pattern"), (0,), "it")
+    here = replace(corrupt, roles={"it": torch.full((4, 1), 1)})
+    there = replace(clean, roles={"it": torch.full((4, 1), 2)})
+    target = Part("pattern", 0, (0,), "it")
     with pytest.raises(BadInput, match="'it' is at other positions"):
         Transplant(there)._aligned(target, here, torch.zeros(4, 3, 5, 5))
+
+
+@pytest.mark.parametrize(
+    "wrong", [torch.tensor(3), torch.tensor([3]), torch.ones(4, 1)]
+)
+def test_a_metric_is_one_number_for_each_example(wrong: Tensor) -> None:
+    model, (clean, corrupt, _) = random_decoder(), random_pair()
+    grid = position_grid("resid_pre", [1], [1])
+    reading = Reading(logit_difference(wrong.long()))
+    with pytest.raises(
+        BadInput, match=r"wrong answers of .* for targets of shape \(4,"
+    ):
+        patch_sweep(model, clean, corrupt, grid, reading)
+    for metric in (lambda logits, _: logits, lambda logits, _: logits.mean()):
+        with pytest.raises(BadInput, match="for 4 examples: it must be one number"):
+            patch_sweep(model, clean, corrupt, grid, Reading(metric))
+
+
+def test_a_model_that_cannot_resume_says_so() -> None:
+    batch = Batch(torch.zeros(2, 3).long(), torch.zeros(2).long())
+    with pytest.raises(BadInput, match="OneQueryModel cannot start inside it"):
+        resumed_logits(OneQueryModel(), batch, torch.zeros(2, 3, 8), 0)

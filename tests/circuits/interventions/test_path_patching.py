@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from circuits.hooks import intervene
-from circuits.interventions.edit import Cell
-from circuits.interventions.part import Grid, Target, head_grid, layer_grid
+from circuits.interventions.edit import Edits
+from circuits.interventions.part import Grid, Part, head_grid, layer_grid
 from circuits.interventions.passes import activations, answer_logits
 from circuits.interventions.patching import effect
 from circuits.interventions.path_patching import (
@@ -26,11 +26,11 @@ from trained.errors import BadInput
 from trained.task import Batch
 
 
-def head(layer: int, number: int) -> Target:
-    return Target(Site("head_out", layer), heads=(number,))
+def head(layer: int, number: int) -> Part:
+    return Part("head_out", layer, number)
 
 
-EMBEDDING = Target(Site("resid_pre"))
+EMBEDDING = Part("resid_pre")
 
 
 def restored(truth: GroundTruth, paths: Sequence[Path]) -> list[float]:
@@ -82,7 +82,7 @@ def test_without_a_circuit_no_path_carries_anything(uninformed: GroundTruth) -> 
     assert float(change(patched).values.abs().max()) == 0
 
 
-def pinned(seen: dict[Site, Tensor], sites: Sequence[Site]) -> Cell:
+def pinned(seen: dict[Site, Tensor], sites: Sequence[Site]) -> Edits:
     return {site: (lambda _, value=seen[site]: value) for site in sites}
 
 
@@ -186,17 +186,17 @@ def test_all_paths_of_a_linear_readout_add_up() -> None:
 def test_impossible_paths_are_named() -> None:
     model, (clean, corrupt, reading) = random_decoder(), random_pair()
 
-    def patch(sender: Target, receiver: Receiver) -> None:
+    def patch(sender: Part, receiver: Receiver) -> None:
         grid = Grid({"path": (0,)}, (Path(sender, receiver),))
         path_patch_sweep(model, clean, corrupt, grid, reading)
 
     with pytest.raises(BadInput, match=r"head_out\[1\] writes after the attention of"):
         patch(head(1, 0), Receiver("attention", 1))
     with pytest.raises(BadInput, match=r"mlp_out\[1\] writes after the mlp of block 1"):
-        patch(Target(Site("mlp_out", 1)), Receiver("mlp", 1))
+        patch(Part("mlp_out", 1), Receiver("mlp", 1))
     patch(head(1, 0), Receiver("mlp", 1))
     with pytest.raises(BadInput, match=r"unknown sender 'resid_pre\[1\]'"):
-        patch(Target(Site("resid_pre", 1)), Receiver("logits"))
+        patch(Part("resid_pre", 1), Receiver("logits"))
     shorter = Batch(clean.tokens[:, :4], clean.targets)
     grid = Grid({"path": (0,)}, (Path(EMBEDDING, Receiver("logits")),))
     with pytest.raises(BadInput, match="prompts of 4 and of 5 tokens"):

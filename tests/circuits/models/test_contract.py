@@ -14,7 +14,8 @@ from circuits.sites import Site
 from tests.ground_truth import Decoder
 from tests.random_models import CONFIGS, random_model
 from trained.errors import BadInput
-from trained.recall.setting import constructed_model, relation_table
+from trained.recall.model import constructed_model
+from trained.recall.task import relation_table
 
 
 @pytest.fixture

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from circuits.models import open as pretrained
-from circuits.models import tuned as fine_tuned
 from circuits.models.language_model import LanguageModel
 from circuits.models.open import behind
+from circuits.models.tuned import fine_tuned
 from tests.word_models import word_model
 from trained.errors import BadInput
 from trained.facts import Fact, answer_scores, encode
-from trained.finetuning import Curriculum, FineTuning
+from trained.finetuning import Curriculum
+from trained.finetuning_config import FineTuning
 
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn"]
 COLOURS = ["red", "blue", "green", "grey", "white", "black"]
@@ -22,17 +23,12 @@ FACTS = [
 ]
 LISTS = {"trained": FACTS[:4], "unseen": FACTS[4:]}
 ONCE = Curriculum("once", (("trained",),))
+SHORT = FineTuning(epochs=25, batch_size=4, lr=0.01, last_layers=1)
 
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     return word_model([fact.prompt + fact.answer for fact in FACTS])
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = FineTuning(epochs=25, batch_size=4, lr=0.01, last_layers=1)
-    monkeypatch.setattr(fine_tuned, "CPU", short)
 
 
 def exact(model: LanguageModel, name: str) -> float:
@@ -46,7 +42,7 @@ def exact(model: LanguageModel, name: str) -> float:
 def test_the_copy_learns_and_the_model_stays(model, backend) -> None:
     opened = pretrained.wrap(model.module, model.tokenizer, backend=backend)
     before = {k: v.clone() for k, v in model.module.state_dict().items()}
-    tuned = fine_tuned.fine_tuned(opened, ONCE, LISTS, seed=0)
+    tuned = fine_tuned(opened, ONCE, LISTS, 0, SHORT)
     assert exact(opened, "trained") < 1
     assert exact(tuned, "trained") == 1
     assert exact(tuned, "unseen") == 0
@@ -59,7 +55,7 @@ def test_the_copy_learns_and_the_model_stays(model, backend) -> None:
 
 
 def test_the_copy_is_observed_like_the_model(model) -> None:
-    tuned = fine_tuned.fine_tuned(model, ONCE, LISTS, seed=0)
+    tuned = fine_tuned(model, ONCE, LISTS, 0, SHORT)
     prompts = tuned.prompts([fact.prompt for fact in LISTS["trained"]])
     logits = tuned(prompts.tokens, prompts.mask)[:, -1]
     answers = [tuned.token(fact.answer) for fact in LISTS["trained"]]
@@ -70,25 +66,16 @@ def test_the_copy_is_observed_like_the_model(model) -> None:
 def test_a_bridge_is_refused(model) -> None:
     bridged = pretrained.wrap(model.module, model.tokenizer, backend="bridge")
     with pytest.raises(BadInput, match="backend hf or nnsight"):
-        fine_tuned.fine_tuned(bridged, ONCE, LISTS, seed=0)
+        fine_tuned(bridged, ONCE, LISTS, 0, SHORT)
 
 
-def test_seeds_order_the_facts(model, monkeypatch) -> None:
-    single = replace(fine_tuned.CPU, batch_size=1, epochs=2)
-    monkeypatch.setattr(fine_tuned, "CPU", single)
+def test_seeds_order_the_facts(model) -> None:
+    single = replace(SHORT, batch_size=1, epochs=2)
     first, again, other = (
-        fine_tuned.fine_tuned(model, ONCE, LISTS, seed)
+        fine_tuned(model, ONCE, LISTS, seed, single)
         .module.get_submodule("model.layers.1.mlp.down_proj")
         .weight.sum()
         for seed in (0, 0, 1)
     )
     assert first == again
     assert first != other
-
-
-def test_only_a_cpu_needs_the_small_setting(model) -> None:
-    assert fine_tuned.setting(model) == fine_tuned.CPU
-    elsewhere = replace(model.readout, unembedding=model.readout.unembedding.to("meta"))
-    assert fine_tuned.setting(replace(model, readout=elsewhere)) == fine_tuned.GPU
-    assert fine_tuned.GPU.epochs == 10
-    assert fine_tuned.GPU.last_layers is None

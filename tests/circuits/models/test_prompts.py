@@ -2,7 +2,7 @@
 
 import pytest
 
-from circuits.models.spans import Piece, opening, spanned
+from circuits.models.prompts import Piece, named, opening, spanned
 from tests.random_models import letter_tokenizer
 from tests.word_models import word_model
 from trained.errors import BadInput
@@ -59,3 +59,19 @@ def test_a_prompt_opens_with_the_first_token_unless_the_tokenizer_adds_it() -> N
     silent.bos_token = None
     object.__setattr__(model, "tokenizer", silent)
     assert opening(model) == Piece("")
+
+
+def test_a_phrase_becomes_a_role_of_all_its_tokens() -> None:
+    model = word_model([TEXT])
+    prompts = model.prompts([TEXT, "France -> Paris, South Korea ->"])
+    found = named(model, prompts, "South Korea", "Paris", "last", (1, 2), None)
+    assert found.roles.keys() == {"South Korea", "Paris"}
+    # The second prompt is shorter and padded on the left.
+    assert found.role("South Korea").tolist() == [[5, 6], [10, 11]]
+    assert found.role("Paris").tolist() == [[3], [8]]
+    # The last occurrence counts, and a role comes before a phrase.
+    assert named(model, prompts, "France").role("France").tolist() == [[11], [5]]
+    again = named(model, found, "Paris")
+    assert again.role("Paris").tolist() == found.role("Paris").tolist()
+    with pytest.raises(BadInput, match="'Seoul' is not in 'France"):
+        named(model, prompts, "Seoul")

@@ -1,0 +1,153 @@
+"""What a backend can say of the inside of a model, in words that all of them share."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from trained.errors import unknown
+
+Block = TypeVar("Block")
+
+FinalNorm = Callable[[Tensor], Tensor]
+"""A model's normalisation, as a function of residuals `*batch d_model`."""
+
+Inward = Float[Tensor, "head d_model d_head"]
+
+
+@dataclass(frozen=True)
+class Readout:
+    """From the last residual to logits: soft_cap(norm(h) W_U + b)."""
+
+    final_norm: FinalNorm
+    unembedding: Float[Tensor, "d_model d_vocab"]
+    bias: Float[Tensor, " d_vocab"] | None = None
+    soft_cap: float | None = None
+
+    def logits(
+        self, residual: Float[Tensor, "*batch d_model"]
+    ) -> Float[Tensor, "*batch d_vocab"]:
+        """What the model would say if the residual stream ended here.
+
+        c tanh(x / c) with x = norm(h) W_U + b and soft cap c (Gemma 2); else x. In the
+        precision of the model.
+        """
+        stream = residual.to(self.unembedding.dtype)
+        logits = self.final_norm(stream) @ self.unembedding
+        if self.bias is not None:
+            logits = logits + self.bias
+        if self.soft_cap is not None:
+            logits = self.soft_cap * (logits / self.soft_cap).tanh()
+        return logits
+
+
+@dataclass(frozen=True)
+class HeadWeights:
+    """The weights of a layer's heads as the model holds them.
+
+    Attributes:
+        W_Q: queries.
+        W_K: keys, one for every query head.
+        W_V: values, one for every query head.
+        W_O: what the heads write.
+        scale: factor of the scores.
+        norm: the norm before the attention.
+        bilinear: whether the scores are x W_Q W_K^T x^T: not so where queries and keys
+            are normalised (Qwen 3, Gemma 3) or scores capped (Gemma 2).
+    """
+
+    W_Q: Inward
+    W_K: Inward
+    W_V: Inward
+    W_O: Float[Tensor, "head d_head d_model"]
+    scale: float
+    norm: FinalNorm
+    bilinear: bool = True
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """How a pass can start inside a model and end with one position of every prompt.
+
+    Attributes:
+        blocks: the model's blocks, in order.
+        narrow: the module from whose input on only one position is needed.
+        widen: the one whose output are the logits; they are shown at all positions.
+    """
+
+    blocks: Sequence[nn.Module]
+    narrow: nn.Module
+    widen: nn.Module
+
+    @contextmanager
+    def starting(
+        self,
+        residual: Float[Tensor, "batch pos d_model"],
+        layer: int,
+        places: Int[Tensor, " batch"],
+    ) -> Iterator[None]:
+        """Let passes in the block start from the residual before a layer.
+
+        Hooks before the layer do not fire.
+        """
+
+        def enter(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (residual, *inputs[1:])
+
+        first = block_at(self.blocks, layer)
+        with ExitStack() as stack:
+            for block in self.blocks[:layer]:
+                stack.callback(_restore, block, vars(block).get("forward"))
+                block.forward = _skip
+            # Before those who listen to the block's input.
+            entry = first.register_forward_pre_hook(enter, prepend=True)
+            stack.callback(entry.remove)
+            stack.enter_context(self._at(places))
+            yield
+
+    @contextmanager
+    def _at(self, places: Int[Tensor, " batch"]) -> Iterator[None]:
+        """Unembed one position of every prompt, and show its logits at all of them."""
+        rows = torch.arange(len(places), device=places.device)
+        length = 1
+
+        def narrow(_module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+            nonlocal length
+            length = inputs[0].shape[1]
+            return inputs[0][rows, places][:, None]
+
+        def widen(_module: nn.Module, _inputs: Any, logits: Tensor) -> Tensor:
+            return logits.expand(-1, length, -1)
+
+        before = self.narrow.register_forward_pre_hook(narrow)
+        # Before those who listen to the logits.
+        after = self.widen.register_forward_hook(widen, prepend=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+
+
+def block_at(blocks: Iterable[Block], layer: int) -> Block:
+    """One of the blocks; `BadInput` if there are not so many."""
+    several = list(blocks)
+    if not 0 <= layer < len(several):
+        raise unknown("layer", layer, f"0 to {len(several) - 1}")
+    return several[layer]
+
+
+def _skip(residual: Tensor, *_args: Any, **_options: Any) -> Tensor:
+    """What a block answers that is not run."""
+    return residual
+
+
+def _restore(block: nn.Module, own: Any) -> None:
+    if own is None:
+        del block.forward
+    else:
+        block.forward = own
