@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-llm demo test lint bench clean
+.PHONY: setup setup-llm demo calibrate test lint bench clean
 
 setup: $(VENV)/.installed
 
@@ -20,6 +20,10 @@ setup-llm: setup
 # Exit code 1 says that some claim was not confirmed: a result, not a failure.
 demo: setup
 	$(BIN)/reasonscope confirm --preset quick --out runs/demo --figures || [ $$? -eq 1 ]
+
+# Every claim on labs whose mechanism is known: could it have failed?
+calibrate: setup
+	$(BIN)/reasonscope calibrate
 
 test: lint
 	$(BIN)/pytest -n auto --dist loadfile

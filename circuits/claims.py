@@ -1,176 +1,302 @@
 """Claims and verdicts: what a paper says, and what was measured.
 
-A claim is data and is written before the run; a verdict is computed from it and from
-what was observed. Nothing sets `passed`.
+A claim is written once, before the run: statement, expectation, how it is measured (a
+function of a lab), and the nulls that lack the mechanism. A verdict is computed from
+it and from what was measured; nothing sets it. Free of torch at import.
 """
 
+import hashlib
+import json
 import math
-import operator
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from trained.errors import BadInput
+from trained.errors import NothingChanged
 
-_COMPARISONS = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_ONE_SIDED = re.compile(rf"(>=|<=|>|<) ({_NUMBER})")
-_INTERVAL = re.compile(rf"in \[({_NUMBER}), ({_NUMBER})\]")
+from .conditions import Condition, Measure, Outcome, meets
 
+Kind = Literal["behaviour", "signal", "causal", "theory"]
+Origin = Literal["paper", "ours"]
+Word = Literal["confirmed", "refuted", "inconclusive", "not tested"]
 
-def meets(value: float, expected: str) -> bool:
-    """Whether a value meets an expectation such as ">= 0.95" or "in [0.1, 0.2]".
-
-    A value that is not a finite number meets none.
-
-    >>> meets(0.97, ">= 0.95"), meets(0.3, "in [0.1, 0.2]")
-    (True, False)
-    """
-    if match := _ONE_SIDED.fullmatch(expected):
-        compare = _COMPARISONS[match[1]]
-        return math.isfinite(value) and bool(compare(value, float(match[2])))
-    if match := _INTERVAL.fullmatch(expected):
-        return float(match[1]) <= value <= float(match[2])
-    raise ValueError(f"'{expected}' is neither '>= x' (<=, >, <) nor 'in [a, b]'")
+FEWEST = 3
+"""Replicates without which nothing random is confirmed."""
 
 
-def near(target: float, tolerance: float) -> str:
-    """The expectation of a value within a tolerance of a target."""
-    return f"in [{target - tolerance:.9g}, {target + tolerance:.9g}]"
+class NotTested(Exception):
+    """Raised by a lab that lacks what a claim needs; says what."""
 
 
 @dataclass(frozen=True)
-class Control:
-    """The same quantity where the mechanism is absent, and what it should be there."""
+class Null:
+    """The same quantity where the mechanism is absent: it must not pass.
+
+    Either another lab, on which all conditions of the claim are measured, or another
+    measure on the same lab, held against the claim's first condition or against a
+    stricter bound of its own.
+
+    Attributes:
+        name: what was taken away.
+        on: lab -> the lab that lacks the mechanism.
+        measure: lab -> values, where the null is no lab.
+        bound: what the null's mean must meet to count as absent; None: it must only
+            miss the expectation.
+    """
 
     name: str
-    expected: str
+    on: Callable[[Any], Any] | None = None
+    measure: Measure | None = None
+    bound: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.on is None) == (self.measure is None):
+            raise ValueError(f"null {self.name}: give either a lab or a measure")
+        if self.bound is not None:
+            meets(0.0, self.bound)
+
+
+UNTRAINED = Null("untrained", on=lambda lab: lab.untrained())
+"""Every model with the weights it had before training."""
+
+SHUFFLED = Null("shuffled labels", on=lambda lab: lab.shuffled())
+"""Every model after the same training on permuted answers, where that was trained."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper with the expectation that was fixed in advance."""
+    """One assertion with the expectation that was fixed in advance."""
 
     id: str
     statement: str
     source: str
-    kind: Literal["behaviour", "signal", "causal", "theory"]
-    expected: str
-    control: Control
+    kind: Kind
+    conditions: tuple[Condition, ...] = ()
+    nulls: tuple[Null, ...] = ()
+    origin: Origin = "paper"
+    weight: int = 1
+    """How much the paper would lose without it."""
     paper: float | None = None
     """The paper's own number, where it gives one."""
-    gated: bool = True
-    """Whether the exit code depends on it; an exploratory claim is only reported."""
-    every_seed: bool = False
-    """Whether each seed must meet the expectation, not only the mean."""
+    preconditions: tuple[Condition, ...] = ()
+    """Without these there is nothing to judge: not tested."""
+    controls: tuple[Condition, ...] = ()
+    """What must hold beside the claim, such as a random edit that changes nothing."""
+    headline: str = ""
+    """The branch of the tree it hangs on; `under` sets it."""
+    not_tested: str = ""
+    """Why this configuration cannot judge it, if so."""
+    revised: str | None = None
+    """What was changed after a value was seen, when and why."""
 
     def __post_init__(self) -> None:
-        meets(0.0, self.expected)
-        meets(0.0, self.control.expected)
+        if not self.conditions and not self.not_tested:
+            raise ValueError(f"{self.id} has no condition")
+        if not self.nulls and not self.controls and not self.not_tested:
+            raise ValueError(f"{self.id} could not fail: it has no null")
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is fixed in advance, as JSON."""
+        return {
+            "claim": self.id,
+            "headline": self.headline,
+            "statement": self.statement,
+            "source": self.source,
+            "origin": self.origin,
+            "weight": self.weight,
+            "kind": self.kind,
+            "paper": self.paper,
+            "conditions": [c.as_dict() for c in self.conditions],
+            "preconditions": [c.as_dict() for c in self.preconditions],
+            "controls": [c.as_dict() for c in self.controls],
+            "nulls": [
+                {"name": n.name, "expected": _absent(n, self)} for n in self.nulls
+            ],
+            "not_tested": self.not_tested,
+            "revised": self.revised,
+        }
+
+
+def under(headline: str, claims: Iterable[Claim]) -> Iterator[Claim]:
+    """Hang claims on one branch of the tree."""
+    for claim in claims:
+        yield replace(claim, headline=headline)
+
+
+def digest(claims: Sequence[Claim]) -> str:
+    """The sha256 of all that was fixed in advance."""
+    text = json.dumps([claim.as_dict() for claim in claims], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What was measured for a claim: one value per seed, and the control's."""
+class NullOutcome:
+    """A null beside what was measured on it."""
 
+    name: str
+    expected: str
     values: tuple[float, ...]
-    control: tuple[float, ...]
+    meets: bool
+    """Whether it passes, so that the measurement cannot tell."""
+    reason: str = ""
+    """Why it could not be measured, if so."""
 
-    @classmethod
-    def of(cls, values: Sequence[float], control: Sequence[float]) -> "Observed":
-        """From any sequences of numbers."""
-        return cls(tuple(map(float, values)), tuple(map(float, control)))
+    @property
+    def doubt(self) -> str:
+        """Why the measurement cannot tell, if so."""
+        if self.reason:
+            return f"null {self.name} could not be measured: {self.reason}"
+        return f"null {self.name} passes too" if self.meets else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        mean = sum(self.values) / len(self.values) if self.values else math.nan
+        return {
+            "name": self.name,
+            "expected": self.expected,
+            "values": [finite(v) for v in self.values],
+            "mean": finite(mean),
+            "meets": self.meets,
+            "reason": self.reason,
+        }
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim beside what was observed; everything else is computed."""
+    """A claim beside what was measured; the word follows from it."""
 
     claim: Claim
-    observed: Observed
+    conditions: tuple[Outcome, ...] = ()
+    preconditions: tuple[Outcome, ...] = ()
+    controls: tuple[Outcome, ...] = ()
+    nulls: tuple[NullOutcome, ...] = ()
+    missing: str = ""
+    """Why it was not tested, if so."""
 
     @property
-    def mean(self) -> float:
-        """The mean over seeds, which the expectation is judged on."""
-        return fmean(self.observed.values)
+    def values(self) -> tuple[float, ...]:
+        """What was measured for the first condition, one value per replicate."""
+        return self.conditions[0].values if self.conditions else ()
 
     @property
-    def ci95(self) -> tuple[float, float]:
-        """The bootstrap 95 % interval of the mean; a point if there is one value."""
-        import torch
-
-        from probes.statistics import bootstrap_interval
-
-        values = torch.tensor(self.observed.values, dtype=torch.float64)
-        low, high = bootstrap_interval(values)
-        return float(low), float(high)
+    def p_value(self) -> float | None:
+        """Of the conditions that have a test, the largest p-value; None without one."""
+        found = [c.p_value for c in self.conditions]
+        known = [p for p in found if p is not None]
+        return max(known) if known else None
 
     @property
-    def value_passed(self) -> bool:
-        """Whether the value meets its expectation."""
-        expected = self.claim.expected
-        if self.claim.every_seed and not all(
-            meets(value, expected) for value in self.observed.values
-        ):
-            return False
-        return meets(self.mean, expected)
+    def word(self) -> Word:
+        """Confirmed, refuted, inconclusive or not tested."""
+        return self._judged[0]
 
     @property
-    def control_passed(self) -> bool:
-        """Whether the control meets its own expectation."""
-        return meets(fmean(self.observed.control), self.claim.control.expected)
+    def reason(self) -> str:
+        """Why it is not confirmed."""
+        return self._judged[1]
 
     @property
     def passed(self) -> bool:
-        """Whether both the value and the control are as expected."""
-        return self.value_passed and self.control_passed
+        """Whether it is confirmed."""
+        return self.word == "confirmed"
+
+    @property
+    def _judged(self) -> tuple[Word, str]:
+        if self.missing:
+            return "not tested", self.missing
+        for condition in self.preconditions:
+            if condition.state != "holds":
+                return "not tested", f"precondition: {condition.describe()}"
+        for condition in self.conditions:
+            if condition.state == "fails":
+                return "refuted", condition.describe()
+        doubts = list(self._doubts())
+        return ("inconclusive", "; ".join(doubts)) if doubts else ("confirmed", "")
+
+    def _doubts(self) -> Iterator[str]:
+        for condition in self.conditions:
+            if condition.state == "open":
+                yield f"{condition.describe()}: {condition.would_decide()}"
+            elif self.claim.kind != "theory" and len(condition.values) < FEWEST:
+                yield f"{condition.describe()}: {len(condition.values)} replicates"
+        yield from (
+            f"control: {control.describe()}"
+            for control in self.controls
+            if control.state != "holds"
+        )
+        yield from (null.doubt for null in self.nulls if null.doubt)
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict as the JSON object that others parse."""
-        claim = self.claim
+        """The verdict as the JSON object that others parse (schema 2)."""
+        fixed = self.claim.as_dict()
+        fixed.pop("not_tested")
+        first = self.conditions[0] if self.conditions else None
+        mean = first.mean if first else math.nan
         return {
-            "claim": claim.id,
-            "statement": claim.statement,
-            "source": claim.source,
-            "kind": claim.kind,
-            "paper": claim.paper,
-            "expected": claim.expected,
-            "values": [_finite(v) for v in self.observed.values],
-            "mean": _finite(self.mean),
-            "ci95": [_finite(v) for v in self.ci95],
-            "control": {
-                "name": claim.control.name,
-                "expected": claim.control.expected,
-                "values": [_finite(v) for v in self.observed.control],
-            },
-            "gated": claim.gated,
+            **fixed,
+            "rule": first.condition.rule if first else None,
+            "expected": first.condition.expected if first else None,
+            "values": [finite(v) for v in self.values],
+            "replicates": len(self.values),
+            "mean": finite(mean),
+            "ci95": [finite(v) for v in first.interval] if first else [None, None],
+            "conditions": [c.as_dict() for c in self.conditions],
+            "preconditions": [c.as_dict() for c in self.preconditions],
+            "controls": [c.as_dict() for c in self.controls],
+            "nulls": [n.as_dict() for n in self.nulls],
+            "p_value": self.p_value,
+            "gated": self.claim.origin == "paper",
+            "verdict": self.word,
             "passed": self.passed,
+            "reason": self.reason,
+            "stored": None,
         }
 
 
-def judge(
-    claims: Sequence[Claim], observed: Mapping[str, Observed]
-) -> tuple[Verdict, ...]:
-    """One verdict per claim; an observation that is missing or foreign is a bug."""
-    ids = [claim.id for claim in claims]
-    if set(ids) != observed.keys() or len(set(ids)) != len(ids):
-        odd = sorted(set(ids) ^ observed.keys()) or "a claim id twice"
-        raise AssertionError(f"claims and observations differ: {odd}")
-    empty = [
-        key for key, seen in observed.items() if not seen.values or not seen.control
-    ]
-    if empty:
-        raise BadInput(f"no seed gave a value for {', '.join(empty)}")
-    return tuple(Verdict(claim, observed[claim.id]) for claim in claims)
+def judge(claim: Claim, lab: Any) -> Verdict:
+    """Measure a claim on a lab and say what follows."""
+    if claim.not_tested:
+        return Verdict(claim, missing=claim.not_tested)
+    try:
+        preconditions = tuple(c.measured(lab) for c in claim.preconditions)
+        if any(c.state != "holds" for c in preconditions):
+            return Verdict(claim, preconditions=preconditions)
+        return Verdict(
+            claim,
+            conditions=tuple(c.measured(lab) for c in claim.conditions),
+            preconditions=preconditions,
+            controls=tuple(c.measured(lab) for c in claim.controls),
+            nulls=tuple(_null(null, claim, lab) for null in claim.nulls),
+        )
+    except (NotTested, NothingChanged) as reason:
+        return Verdict(claim, missing=str(reason))
 
 
-def _finite(value: float) -> float | None:
+def _null(null: Null, claim: Claim, lab: Any) -> NullOutcome:
+    expected = _absent(null, claim)
+    try:
+        if null.on is not None:
+            absent = null.on(lab)
+            found = [c.measured(absent) for c in claim.conditions]
+        else:
+            assert null.measure is not None
+            found = [replace(claim.conditions[0], measure=null.measure).measured(lab)]
+    except (NotTested, NothingChanged) as reason:
+        return NullOutcome(null.name, expected, (), meets=False, reason=str(reason))
+    if null.bound is not None:
+        passes = not meets(found[0].mean, null.bound)
+    else:
+        passes = all(outcome.passes for outcome in found)
+    return NullOutcome(null.name, expected, found[0].values, passes)
+
+
+def _absent(null: Null, claim: Claim) -> str:
+    """What a null should be."""
+    if null.bound is not None:
+        return null.bound
+    return f"not {claim.conditions[0].expected}" if claim.conditions else ""
+
+
+def finite(value: float) -> float | None:
     """JSON has no NaN; an undefined value is null."""
     return value if math.isfinite(value) else None

@@ -1,185 +1,217 @@
-"""From a request to a run to verdicts: the two halves that the command and scripts use.
+"""Judge a study's claims, on a trained run or on a pretrained language model."""
 
-`prepare` finds or starts the run of a request, `train_run` trains what is missing,
-`confirm_run` measures and judges. A run's directory name holds a hash of what it
-depends on, so the same request comes back to the same run and a changed one, or
-changed code, does not.
-"""
-
-import hashlib
-import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
-from trained import store
-from trained.config import as_dict, override
-from trained.errors import BadInput
-from trained.store import Run, write_json
-from trained.trainer import Engine, Observer
-from trained.training import threads, train
+from trained.config import as_dict
+from trained.errors import BadInput, unknown
+from trained.store import Run, is_shipped, write_json
+from trained.training import threads
 
-from .claims import Verdict, judge
-from .command.request import Request
-from .command.workers import train_in_processes
+from .claims import Claim, Verdict, digest, judge
+from .lab import Lab, LanguageLab
 from .study import Study, find
+from .training import code_hash, environment
 
-_ROOT = Path(__file__).resolve().parent.parent
-_LIBRARIES = (
-    *("torch", "transformers", "transformer-lens", "numpy", "scikit-learn"),
-    "safetensors",
-)
+SCHEMA = 2
+"""Of the objects that `as_dict` gives."""
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The verdicts of a run."""
+    """The verdicts of a study on a run or on a language model."""
 
-    run: Run
+    study: str
     verdicts: tuple[Verdict, ...]
+    preset: str
+    config: dict[str, Any]
+    seeds: tuple[int, ...]
+    device: str
     seconds: float
+    model: str | None = None
+    """The language model, where it is not a run of small ones."""
+    run: Run | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    """The versions that the models were trained with."""
+    made_by: dict[str, Any] = field(default_factory=dict)
+    """What judged: the hashes of the claims and the code, and the versions now."""
 
     @property
     def passed(self) -> bool:
-        """Whether every gated claim was confirmed."""
-        return all(v.passed for v in self.verdicts if v.claim.gated)
+        """Whether every paper leaf that was tested is confirmed, and one was."""
+        paper = [v for v in self.verdicts if v.claim.origin == "paper"]
+        tested = [v for v in paper if v.word != "not tested"]
+        # A study whose paper asserts nothing here has nothing to miss.
+        return all(v.passed for v in tested) and (bool(tested) or not paper)
+
+    @property
+    def holm(self) -> dict[str, float]:
+        """Each paper leaf's p-value, adjusted for the leaves of its headline."""
+        return holm_by_headline(self.verdicts)
+
+    def __getitem__(self, claim: str) -> Verdict:
+        for verdict in self.verdicts:
+            if verdict.claim.id == claim:
+                return verdict
+        raise unknown("claim", claim, [v.claim.id for v in self.verdicts])
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` writes."""
-        manifest = self.run.manifest
-        keys = ("study", "preset", "config", "seeds", "device")
         return {
-            "schema": manifest["schema"],
-            **{key: manifest[key] for key in keys},
+            "schema": SCHEMA,
+            "study": self.study,
+            "preset": self.preset,
+            "model": self.model,
+            "config": self.config,
+            "seeds": list(self.seeds),
+            "device": self.device,
             "seconds": round(self.seconds, 1),
-            "environment": manifest["environment"],
-            "verdicts": [verdict.as_dict() for verdict in self.verdicts],
+            "environment": self.environment,
+            "score": {o: score(self.verdicts, o) for o in ("paper", "ours")},
+            "verdicts": [
+                {**verdict.as_dict(), "holm": self.holm.get(verdict.claim.id)}
+                for verdict in self.verdicts
+            ],
+            **self.made_by,
         }
 
     def _repr_html_(self) -> str:
-        from .tables import verdict_html
+        from .report.tables import verdict_html
 
         return verdict_html(self.verdicts)
 
 
-def prepare(request: Request) -> Run:
-    """Find or start the run of a request; all of its input is checked here."""
-    study = find(request.study)
-    preset = study.preset(request.preset)
-    config = override(preset.config, request.assignments)
-    seeds = request.seeds or tuple(range(preset.n_seeds))
-    device = _device(request.device)
-    manifest = {
-        "study": study.slug,
-        "preset": request.preset,
-        "config": as_dict(config),
-        "seeds": list(seeds),
-        "device": device,
+def score(verdicts: Sequence[Verdict], origin: str) -> dict[str, Any]:
+    """How many claims of an origin came out how, and the weights confirmed."""
+    own = [v for v in verdicts if v.claim.origin == origin]
+    words = ("confirmed", "refuted", "inconclusive", "not tested")
+    counts = {w.replace(" ", "_"): sum(v.word == w for v in own) for w in words}
+    total = sum(v.claim.weight for v in own)
+    confirmed = sum(v.claim.weight for v in own if v.passed)
+    tested = sum(v.claim.weight for v in own if v.word != "not tested")
+    return {
+        **counts,
+        "weighted": round(confirmed / total, 4) if total else None,
+        "tested": round(tested / total, 4) if total else None,
     }
-    digest = hashlib.blake2b(
-        (json.dumps(manifest) + _source_hash(study.slug)).encode(), digest_size=4
-    ).hexdigest()
-    path = request.out / f"{study.slug}-{request.preset}-{digest}"
-    return Run.create(path, {**manifest, "environment": environment()})
 
 
-def train_run(
-    run: Run, *, observer: Observer | None = None, jobs: int | None = None
-) -> None:
-    """Train the arms of a run that are not finished, in `jobs` processes."""
-    study, config = study_of(run)
-    jobs = jobs or _default_jobs(run.manifest["device"])
-    arms = [arm for arm in study.arms(config) if not run.is_done(arm.name)]
-    if min(jobs, len(arms)) > 1:
-        train_in_processes(run, arms, jobs=jobs, observer=observer or Observer())
-    else:
-        engine = Engine(device=run.manifest["device"])
-        train(run, arms, engine=engine, observer=observer)
+def holm_by_headline(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """Claim id -> p-value adjusted over the paper leaves of its headline that have one.
+
+    An extra column: verdicts do not depend on it.
+    """
+    from probes.statistics import holm
+
+    families: dict[str, dict[str, float]] = {}
+    for verdict in verdicts:
+        p = verdict.p_value
+        if verdict.claim.origin == "paper" and p is not None:
+            families.setdefault(verdict.claim.headline, {})[verdict.claim.id] = p
+    return {
+        name: value
+        for family in families.values()
+        for name, value in zip(family, holm(list(family.values())), strict=True)
+    }
 
 
-def confirm_run(run: Run, *, started: float | None = None) -> Confirmation:
+def open_lab(run: Run) -> Lab:
+    """A trained run, opened for measuring; `BadInput` if it is not whole."""
+    lab: Lab = find(run.study).lab(run)
+    unfinished = [name for name in lab.arms if not run.is_done(name)]
+    if unfinished:
+        raise BadInput(f"{run.path} is not trained yet: {', '.join(unfinished)}")
+    for name, arm in lab.arms.items():
+        run.verify(name, arm.seeds(run.seeds))
+    return lab
+
+
+def confirm_run(
+    run: Run, *, only: str = "*", started: float | None = None
+) -> Confirmation:
     """Measure a trained run, judge its study's claims and store the verdicts.
 
     Args:
         run: a run whose arms are all trained.
+        only: which claims, as a pattern of ids; a part is judged but not stored.
         started: `time.perf_counter()` when the work began, if it began before this
             call; the time since then is reported.
     """
+    done = confirm_lab(open_lab(run), only, started=started)
+    if only == "*" and not is_shipped(run):
+        write_json(run.path / "verdicts.json", done.as_dict())
+    return done
+
+
+def confirm_lab(
+    lab: Lab, only: str = "*", *, started: float | None = None
+) -> Confirmation:
+    """Judge a study's claims on an opened run."""
     started = started or time.perf_counter()
-    study, config = study_of(run)
-    arms = study.arms(config)
-    unfinished = [arm.name for arm in arms if not run.is_done(arm.name)]
-    if unfinished:
-        raise BadInput(f"{run.path} is not trained yet: {', '.join(unfinished)}")
+    claims = chosen(lab.study.claims_at(lab.config), only)
+    # Small matrices gain nothing from a second thread.
     with threads(1):
-        verdicts = judge(study.claims(config), study.observe(run))
-    seconds = time.perf_counter() - started
-    confirmation = Confirmation(run, verdicts, seconds)
-    if run.path.resolve().parent != store.SHIPPED.resolve():
-        # A shipped run stays as it is.
-        write_json(run.path / "verdicts.json", confirmation.as_dict())
-    return confirmation
-
-
-def study_of(run: Run) -> tuple[Study, Any]:
-    """The study and the configuration of a run."""
-    study = find(run.study)
-    return study, study.config(run.manifest["config"])
-
-
-def _default_jobs(device: str) -> int:
-    """One process per core on a CPU, one in all for an accelerator."""
-    return (os.cpu_count() or 1) if device == "cpu" else 1
-
-
-def _device(name: str) -> str:
-    import torch
-
-    present = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if name == "auto":
-        return "cuda" if present["cuda"] else "cpu"
-    if not present[name]:
-        raise BadInput(f"device '{name}' is not present on this machine; use cpu")
-    return name
-
-
-def environment() -> dict[str, str]:
-    """The versions that results depend on."""
-    versions = {name: version(name) for name in _LIBRARIES}
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "commit": _commit(),
-        **versions,
-    }
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown: not a git checkout"
-    return done.stdout.strip()
-
-
-def _source_hash(slug: str) -> str:
-    """A hash of the code that training depends on."""
-    package = _ROOT / "trained"
-    files: Sequence[Path] = sorted(
-        [*package.glob("*.py"), *(package / slug).rglob("*.py")]
+        verdicts = tuple(judge(claim, lab) for claim in claims)
+    manifest = lab.run.manifest
+    return Confirmation(
+        study=lab.study.slug,
+        verdicts=verdicts,
+        preset=manifest["preset"],
+        config=manifest["config"],
+        seeds=lab.seeds,
+        device=manifest["device"],
+        seconds=time.perf_counter() - started,
+        run=lab.run,
+        environment=manifest["environment"],
+        made_by=_maker(
+            lab.study,
+            digest(lab.study.claims_at(lab.config)),
+            manifest.get("claims_sha256"),
+        ),
     )
-    digest = hashlib.blake2b(digest_size=8)
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+
+
+def confirm_language(
+    study: Study,
+    lab: LanguageLab,
+    *,
+    preset: str = "quick",
+    only: str = "*",
+) -> Confirmation:
+    """Judge a study's claims about language models on one of them."""
+    started = time.perf_counter()
+    claims = chosen(study.language_claims(lab.settings), only)
+    verdicts = tuple(judge(claim, lab) for claim in claims)
+    return Confirmation(
+        study=study.slug,
+        verdicts=verdicts,
+        preset=preset,
+        config=as_dict(lab.settings),
+        seeds=lab.seeds,
+        device=str(lab.model.device),
+        seconds=time.perf_counter() - started,
+        model=lab.model.name,
+        environment=environment(),
+        made_by=_maker(study, digest(study.language_claims(lab.settings)), None),
+    )
+
+
+def _maker(study: Study, claims: str, before: str | None) -> dict[str, Any]:
+    """What made a verdict, and whether the claims are those of before training."""
+    return {
+        "claims_sha256": claims,
+        "code_sha256": code_hash(study),
+        "claims_changed_since_training": before is not None and before != claims,
+        "judged_with": environment(),
+    }
+
+
+def chosen(claims: Sequence[Claim], only: str) -> list[Claim]:
+    """The claims whose ids match a pattern; `BadInput` if there are none."""
+    found = [claim for claim in claims if fnmatchcase(claim.id, only)]
+    if not found:
+        raise unknown("claims", only, [claim.id for claim in claims])
+    return found

@@ -1,92 +1,218 @@
-"""The studies, found by slug; light enough to list without importing torch.
+"""A study as a value: what is trained, what the paper says, how it is measured.
 
-A study lives in the same places for every paper: `trained/<slug>/config.py` (Config,
-PRESETS) and `arms.py` (arms), `circuits/<slug>/claims.py` (TITLE, claims),
-`evidence.py` (observe) and `figures.py` (FIGURES). Its part on a pretrained language
-model, where it has one, is `circuits/<slug>/claims_pretrained.py` (CLAIMS) and
-`pretrained.py` (observe).
+The five studies are `circuits/studies/<slug>` with a `STUDY` each; anybody else's is
+found as `package.module:STUDY`. Free of torch, so that listing is quick: parts that
+need it are given as `module:name` and imported when first asked for.
 """
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from trained.config import Preset, from_dict
-from trained.errors import unknown
+from trained.config import Preset, from_dict, override
+from trained.errors import BadInput, unknown
 
 from .claims import Claim
 
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
 STUDIES = ("recall", "analogy", "bridge", "symbols", "lego")
-"""The one line that a new study is added to."""
+"""The one line that a new study of ours is added to."""
+
+Part = Any
+"""A value, or `module:name` of one that is imported when first asked for."""
+
+Claims = Callable[[Any], Iterable[Claim]]
+"""Configuration or settings -> the claims, free of torch."""
+
+
+@dataclass(frozen=True)
+class LanguagePart:
+    """A paper's experiment on a pretrained language model."""
+
+    settings: type
+    """A frozen dataclass of sizes."""
+    presets: Mapping[str, Preset[Any]]
+    claims: Claims
+    lab: Part
+    """(model, settings, seeds) -> a LanguageLab."""
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """A lab that takes the place of the real one, with a mechanism that is known.
+
+    Attributes:
+        name: what it is.
+        role: `null` lacks the mechanism, `planted` has it by construction, `impostor`
+            behaves alike by another route.
+        make: the real lab -> the substitute.
+        confirms: ids, as patterns, that a planted mechanism has to confirm.
+    """
+
+    name: str
+    role: Literal["null", "planted", "impostor"]
+    make: Callable[[Any], Any]
+    confirms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Study:
-    """The parts of one study, each imported when it is first asked for."""
+    """A paper: its models, its assertions, its figures."""
 
     slug: str
-
-    @property
-    def title(self) -> str:
-        """The paper's title."""
-        return str(self._part("circuits.studies", "claims").TITLE)
-
-    @property
-    def presets(self) -> Mapping[str, Preset[Any]]:
-        """The named configurations."""
-        return dict(self._part("trained", "config").PRESETS)
+    title: str
+    config: type
+    """A frozen dataclass of sizes."""
+    presets: Mapping[str, Preset[Any]]
+    claims: Claims
+    arms_part: Part
+    """config -> the arms."""
+    lab_part: Part
+    """(study, run) -> the Lab that claims measure through."""
+    figures_part: Part = None
+    """Figure kind -> what draws it from a lab."""
+    language: LanguagePart | None = None
+    substitutes_part: Part = ()
+    """Labs whose mechanism is known: planted ones and impostors, for `calibrate`."""
 
     def preset(self, name: str) -> Preset[Any]:
         """One named configuration."""
-        if name not in self.presets:
-            raise unknown("preset", name, self.presets)
-        return self.presets[name]
+        return _preset(self.presets, name)
 
-    def config(self, mapping: Mapping[str, Any]) -> Any:
+    def config_of(self, mapping: Mapping[str, Any]) -> Any:
         """The configuration that a manifest holds."""
-        return from_dict(self._part("trained", "config").Config, mapping)
+        return from_dict(self.config, mapping)
 
-    def claims(self, config: Any) -> tuple[Claim, ...]:
-        """The claims that can be judged at a configuration."""
-        return tuple(self._part("circuits.studies", "claims").claims(config))
+    def claims_at(self, config: Any) -> tuple[Claim, ...]:
+        """The claims at a configuration; no id twice, each with the study's name."""
+        return _checked(self, self.claims(config))
+
+    def language_claims(self, settings: Any) -> tuple[Claim, ...]:
+        """The claims about a pretrained language model."""
+        return _checked(self, self.needs_language().claims(settings))
+
+    def needs_language(self) -> LanguagePart:
+        """The experiment on language models; `BadInput` if there is none."""
+        if self.language is None:
+            raise BadInput(f"study {self.slug} has no part on language models")
+        return self.language
+
+    def language_preset(self, name: str) -> Preset[Any]:
+        """One named setting of the experiment on language models."""
+        return _preset(self.needs_language().presets, name)
 
     def arms(self, config: Any) -> tuple[Any, ...]:
         """What is trained (imports torch)."""
-        return tuple(self._part("trained", "arms").arms(config))
+        return tuple(loaded(self.arms_part)(config))
 
-    @property
-    def observe(self) -> Callable[..., Any]:
-        """(run, report) -> claim id -> Observed (imports torch)."""
-        return self._part("circuits.studies", "evidence").observe
+    def lab(self, run: Any) -> Any:
+        """A run opened for measuring (imports torch)."""
+        return loaded(self.lab_part)(self, run)
+
+    def language_lab(self, model: Any, settings: Any, seeds: tuple[int, ...]) -> Any:
+        """A language model opened for this study's measurements."""
+        return loaded(self.needs_language().lab)(model, settings, seeds)
 
     @property
     def figures(self) -> Mapping[str, Callable[..., Any]]:
-        """Figure kinds and what draws each from a run (imports matplotlib)."""
-        return dict(self._part("circuits.studies", "figures").FIGURES)
+        """Figure kinds and what draws each from a lab (imports matplotlib)."""
+        return dict(loaded(self.figures_part) or {})
 
     @property
-    def has_pretrained(self) -> bool:
-        """Whether the study has a part on pretrained language models."""
-        return find_spec(f"circuits.studies.{self.slug}.llm.claims") is not None
+    def substitutes(self) -> tuple["Substitute", ...]:
+        """The planted labs and the impostors (imports torch)."""
+        return tuple(loaded(self.substitutes_part))
 
     @property
-    def claims_pretrained(self) -> tuple[Claim, ...]:
-        """The claims about a pretrained language model."""
-        return tuple(self._part("circuits.studies", "llm.claims").CLAIMS)
+    def claim_sources(self) -> list[Path]:
+        """The file that the claims of a study are written in, or begin in."""
+        return [Path(sys.modules[self.claims.__module__].__file__ or "")]
 
     @property
-    def observe_pretrained(self) -> Callable[..., Any]:
-        """(model, random twin, seeds) -> claim id -> Observed (imports torch)."""
-        return self._part("circuits.studies", "llm.lab").observe
+    def sources(self) -> list[Path]:
+        """The files that training depends on, beside the engine's."""
+        module = sys.modules[loaded(self.arms_part).__module__]
+        file = Path(module.__file__ or "")
+        ours = module.__name__.startswith("trained.")
+        return sorted(file.parent.rglob("*.py")) if ours else [file]
 
-    def _part(self, package: str, module: str) -> Any:
-        return import_module(f"{package}.{self.slug}.{module}")
+
+@dataclass(frozen=True)
+class Request:
+    """A study at a preset, changed here and there, and how to train it."""
+
+    study: str
+    preset: str = "quick"
+    assignments: tuple[str, ...] = ()
+    """`key=value` changes of the preset's configuration."""
+    seeds: tuple[int, ...] | None = None
+    """None for the preset's own number of seeds."""
+    device: str = "auto"
+    out: Path = Path("runs")
+    jobs: int | None = None
+    """Processes that train; None for one per core on a CPU."""
+
+    def __post_init__(self) -> None:
+        override(find(self.study).preset(self.preset).config, self.assignments)
+        check_device(self.device)
+        if self.jobs is not None and self.jobs < 1:
+            raise BadInput(f"--jobs {self.jobs}: give at least 1")
 
 
-def find(slug: str) -> Study:
-    """The study with this slug."""
-    if slug not in STUDIES:
-        raise unknown("study", slug, STUDIES)
-    return Study(slug)
+def find(name: str) -> Study:
+    """The study with this slug, or the one at `package.module:STUDY`."""
+    if ":" in name:
+        return _foreign(name)
+    if name not in STUDIES:
+        raise unknown("study", name, (*STUDIES, "package.module:STUDY"))
+    study: Study = import_module(f"circuits.studies.{name}").STUDY
+    return study
+
+
+def loaded(part: Part) -> Any:
+    """A part that may be given as `module:name`."""
+    if not isinstance(part, str):
+        return part
+    module, _, name = part.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _foreign(reference: str) -> Study:
+    # As for any tool that is given a module: those beside the caller count too.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        study = loaded(reference)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"study '{reference}': {error}") from error
+    if not isinstance(study, Study):
+        raise BadInput(f"study '{reference}' is a {type(study).__name__}, not a Study")
+    return study
+
+
+def _preset(presets: Mapping[str, Preset[Any]], name: str) -> Preset[Any]:
+    if name not in presets:
+        raise unknown("preset", name, presets)
+    return presets[name]
+
+
+def _checked(study: Study, claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    found = tuple(claims)
+    ids = [claim.id for claim in found]
+    odd = [name for name in ids if not name.startswith(f"{study.slug}.")]
+    odd += sorted({name for name in ids if ids.count(name) > 1})
+    if odd:
+        raise ValueError(f"{study.slug} has foreign claims, or one twice: {odd}")
+    return found
+
+
+def check_device(name: str) -> None:
+    """Refuse a name that is no device anywhere; whether it is here, torch knows."""
+    kind, _, index = name.partition(":")
+    fits = kind in DEVICES and (not index or (kind == "cuda" and index.isdecimal()))
+    if not fits:
+        raise unknown("device", name, "auto, cpu, cuda, cuda:N, mps")

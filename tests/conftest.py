@@ -1,20 +1,13 @@
-"""One thread, tiny models, the hand-wired ones, and two small studies."""
+"""One thread, tiny models and the hand-wired ones."""
 
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
-from circuits import study as studies
-from circuits.claims import Claim, Control, Observed
-from circuits.command import cli
 from tests import ground_truth, toy
 from trained.store import Run
-from trained.training import restore
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -58,66 +51,3 @@ def tiny_decoder() -> ground_truth.Decoder:
     )
     source = torch.Generator().manual_seed(0)
     return ground_truth.Decoder(config, generator=source)
-
-
-SIZE_CLAIM = Claim(
-    id="toy.size",
-    statement="The second layer has a size.",
-    source="Section 1",
-    kind="behaviour",
-    expected=">= 0",
-    control=Control("nothing", "<= 0"),
-)
-"""Holds for every net."""
-
-OPEN_CLAIM = replace(SIZE_CLAIM, id="toy.open", expected="< 0", gated=False)
-"""Never holds, and does not count."""
-
-
-@pytest.fixture
-def toy_claims() -> list[Claim]:
-    """The claims of both toy studies; a test may change the list."""
-    return [SIZE_CLAIM, OPEN_CLAIM]
-
-
-@pytest.fixture
-def toy_studies(
-    monkeypatch: pytest.MonkeyPatch, toy_claims: list[Claim]
-) -> tuple[str, str]:
-    """Two small studies, `toy` and `other`, in place of the real ones."""
-    slugs = ("toy", "other")
-    monkeypatch.setattr(studies, "STUDIES", slugs)
-    monkeypatch.setattr(cli, "STUDIES", slugs)
-
-    def sizes(run: Run) -> list[float]:
-        config = studies.find(run.study).config(run.manifest["config"])
-        arm = toy.study_arms(config)[0]
-        models = [restore(run, arm, seed) for seed in run.seeds]
-        return [float(model.second.detach().square().sum()) for model in models]
-
-    def observe(run: Run) -> dict[str, Observed]:
-        return {c.id: Observed.of(sizes(run), [0.0]) for c in toy_claims}
-
-    def draw(run: Run) -> object:
-        from matplotlib.figure import Figure
-
-        figure = Figure()
-        figure.subplots().plot(sizes(run))
-        return figure
-
-    for slug in slugs:
-        parts = {
-            f"trained.{slug}.config": {"Config": toy.Config, "PRESETS": toy.PRESETS},
-            f"trained.{slug}.arms": {"arms": toy.study_arms},
-            f"circuits.studies.{slug}.claims": {
-                "TITLE": f"The {slug} paper",
-                "claims": lambda _config: tuple(toy_claims),
-            },
-            f"circuits.studies.{slug}.evidence": {"observe": observe},
-            f"circuits.studies.{slug}.figures": {"FIGURES": {"loss": draw}},
-        }
-        for name, fields in parts.items():
-            module = ModuleType(name)
-            vars(module).update(fields)
-            monkeypatch.setitem(sys.modules, name, module)
-    return slugs

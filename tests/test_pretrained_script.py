@@ -1,98 +1,106 @@
-"""The script on pretrained models asks, refuses and judges as the command does."""
+"""Claims about language models are judged by `confirm --model`, or by the script."""
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from circuits.claims import Claim, Control, Observed
-from circuits.command.request import guarded
-from circuits.models import open as pretrained
-from circuits.study import STUDIES, Study, find
+from circuits.claims import Claim, Null
+from circuits.command.cli import main as command
+from circuits.conditions import Mean
+from circuits.lab import LanguageLab
+from circuits.models import open as opening
+from circuits.study import LanguagePart
 from scripts.pretrained import main
+from tests import toy
 from tests.word_models import word_model
+from trained.config import Preset
 
-CLAIMS = (
-    Claim("toy.llm.sure", "It holds.", "ours", "signal", "> 0", Control("null", "< 1")),
-    Claim(
-        "toy.llm.open",
-        "So?",
-        "ours",
-        "signal",
-        "> 1",
-        Control("null", "< 1"),
-        gated=False,
+
+@dataclass(frozen=True)
+class Settings:
+    """How far the toy lab counts."""
+
+    prompts: int = 4
+
+
+class ToyLanguageLab(LanguageLab):
+    """Counts the parameters that look trained, in a way."""
+
+    def size(self) -> list[float]:
+        trained = "random weights" not in self.model.name
+        return self.each(lambda seed: self.settings.prompts + seed if trained else 0.0)
+
+
+CLAIM = Claim(
+    "toy.llm.size",
+    "The model has prompts.",
+    source="Section 6",
+    kind="signal",
+    conditions=(Mean("size", "> 0.5", lambda lab: lab.size()),),
+    nulls=(Null("random twin", on=lambda lab: lab.twin()),),
+    headline="Language models",
+)
+STUDY = replace(
+    toy.STUDY,
+    language=LanguagePart(
+        settings=Settings,
+        presets={"quick": Preset(Settings(), n_seeds=3, cost="a blink")},
+        claims=lambda _settings: [CLAIM],
+        lab=ToyLanguageLab,
     ),
 )
+REFERENCE = "tests.test_pretrained_script:STUDY"
 
 
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
-    """Every study measures these values on a tiny model."""
-    values = {"toy.llm.sure": 0.5, "toy.llm.open": 0.5}
-
-    def observe(_model: object, _twin: object, seeds: tuple[int, ...]) -> object:
-        return {k: Observed.of([v] * len(seeds), [0.0]) for k, v in values.items()}
-
-    monkeypatch.setattr(Study, "claims_pretrained", property(lambda _self: CLAIMS))
-    monkeypatch.setattr(Study, "observe_pretrained", property(lambda _self: observe))
-    monkeypatch.setattr(
-        pretrained, "open", lambda *_args, **_options: word_model(["a"])
-    )
-    return values
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "open", lambda *_args, **_options: word_model(["a"]))
 
 
-@pytest.mark.usefixtures("measured")
 def test_verdicts_are_printed_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "verdicts.json"
-    options = ["--seeds", "2", "--json", str(file), "--out", str(tmp_path / "out")]
-    assert main(["tiny", "recall", "lego", *options]) == 0
-    assert "recall on model, 2 seeds" in capsys.readouterr().out
-    first, second = json.loads(file.read_text())
-    assert (first["study"], second["study"]) == ("recall", "lego")
-    assert (first["schema"], first["preset"], first["seeds"]) == (
-        1,
-        "pretrained",
-        [0, 1],
+    options = ["--seeds", "3", "--json", str(file), "--set", "prompts=9"]
+    assert main(["tiny", REFERENCE, *options]) == 0
+    assert "paper score: 100% confirmed" in capsys.readouterr().out
+    written = json.loads(file.read_text())
+    assert (written["schema"], written["study"], written["model"]) == (
+        2,
+        "toy",
+        "model",
     )
-    assert first["config"] == {"model": "model"}
-    assert [v["passed"] for v in first["verdicts"]] == [True, False]
-    alone = json.loads((tmp_path / "out" / "lego-pretrained.json").read_text())
-    assert alone["verdicts"] == second["verdicts"]
+    assert written["config"] == {"prompts": 9}
+    assert written["verdicts"][0]["values"] == [9.0, 10.0, 11.0]
+    assert written["verdicts"][0]["nulls"][0]["values"] == [0.0]
 
 
-def test_a_gated_claim_that_fails_gives_exit_code_one(
-    measured: dict[str, float],
-) -> None:
-    measured["toy.llm.sure"] = -1.0
-    assert main(["tiny", "symbols", "--seeds", "1"]) == 1
+def test_a_claim_that_fails_gives_exit_code_one() -> None:
+    options = ["--set", "prompts=-9", "--model", "tiny"]
+    assert command(["confirm", REFERENCE, *options]) == 1
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "message"),
     [
-        ["smollm2", "chess"],
-        ["smollm2", "--seeds", "0"],
-        ["smollm2", "--json", "/"],
-        [],
-        [__file__, "recall"],
+        (["tiny", "chess"], "unknown study 'chess'"),
+        (["tiny", "tests.toy:STUDY"], "study toy has no part on language models"),
+        (["tiny", REFERENCE, "--seeds", "0"], "--seeds 0"),
+        (["tiny", REFERENCE, "--json", "/"], "--json /"),
+        (["tiny", REFERENCE, "--preset", "huge"], "unknown preset 'huge'"),
+        (["tiny", REFERENCE, "--set", "colour=red"], "unknown config key 'colour'"),
+        (["tiny", REFERENCE, "--device", "tpu"], "unknown device 'tpu'"),
+        (["tiny", REFERENCE, "--figures"], "--figures goes with trained runs"),
+        ([], "--model: expected one argument"),
     ],
 )
 def test_bad_input_is_one_line(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guarded(lambda: main(arguments)) == 2
+    assert main(arguments) == 2
     written = capsys.readouterr()
     assert written.out == ""
     assert written.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "slug", [slug for slug in STUDIES if Study(slug).has_pretrained]
-)
-def test_claims_about_language_models_carry_their_studys_name(slug: str) -> None:
-    ids = [claim.id for claim in find(slug).claims_pretrained]
-    assert all(name.startswith(f"{slug}.llm.") for name in ids)
-    assert len(set(ids)) == len(ids)
+    assert message in written.err

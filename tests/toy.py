@@ -7,14 +7,18 @@
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from trained.arm import Arm, Optimiser, Stage, adam, gradient_descent
+from circuits.claims import Claim, Null
+from circuits.conditions import Each
+from circuits.lab import Lab, once
+from circuits.study import Study
+from trained.arm import Arm, Optimiser, Stage, adam, gradient_descent, shuffled
 from trained.config import Preset, require
 from trained.seeding import generator
 from trained.store import Run
@@ -154,6 +158,13 @@ def train_slowly(path: str) -> None:
 
 
 @dataclass(frozen=True)
+class Head:
+    """A group of fields."""
+
+    depth: int = 1
+
+
+@dataclass(frozen=True)
 class Config:
     """The toy study: nets of some width, trained for some steps."""
 
@@ -164,6 +175,8 @@ class Config:
     fast: bool = False
     limit: int | None = None
     rule: Literal["adam", "gd"] = "adam"
+    head: Head = field(default_factory=Head)
+    twins: bool = False
 
     def __post_init__(self) -> None:
         require(1 <= self.width <= 99, f"width={self.width}: choose 1 to 99")
@@ -171,8 +184,8 @@ class Config:
 
 
 PRESETS = {
-    "quick": Preset(Config(), n_seeds=2, cost="a blink"),
-    "paper": Preset(Config(steps=5), n_seeds=3, cost="two blinks"),
+    "quick": Preset(Config(), n_seeds=3, cost="a blink"),
+    "paper": Preset(Config(steps=5), n_seeds=4, cost="two blinks"),
 }
 
 
@@ -182,4 +195,84 @@ def study_arms(config: Config) -> tuple[Arm, ...]:
     stage = net_stage(steps=config.steps, optimiser=optimiser)
     build: Callable[[int], nn.Module] = lambda seed: Net(seed, config.width)  # noqa: E731
     names = ("net", "twin")
-    return tuple(replace(net_arm(stage, name=n), build=build) for n in names)
+    arms = tuple(replace(net_arm(stage, name=n), build=build) for n in names)
+    return (*arms, *(shuffled(a, permute) for a in arms)) if config.twins else arms
+
+
+def permute(data: dict[str, Tensor], source: torch.Generator) -> dict[str, Tensor]:
+    """The same inputs with their targets permuted."""
+    order = torch.randperm(len(data["y"]), generator=source)
+    return {**data, "y": data["y"][order]}
+
+
+class ToyLab(Lab):
+    """The nets, opened for measuring."""
+
+    cause = 1.0
+    """What an edit of the nets gives; a substitute may have another."""
+
+    @once
+    def errors(self, arm: str) -> list[float]:
+        """The squared error of each seed on inputs it was not trained on."""
+        return self.each(
+            arm, lambda model, seed: squared_error(model, points(seed, 1000))
+        )
+
+    @once
+    def sizes(self, arm: str) -> list[float]:
+        """The size of each seed's second layer."""
+        return self.each(arm, lambda model, _seed: size(model, {}))
+
+
+SIZE = Claim(
+    "toy.size",
+    "The second layer has a size.",
+    source="Section 1",
+    kind="behaviour",
+    conditions=(Each("size", ">= 0", lambda lab: lab.sizes("net")),),
+    nulls=(Null("nothing", measure=lambda _lab: [-1.0]),),
+    weight=3,
+    paper=1.5,
+    headline="Sizes",
+)
+"""Holds for every net."""
+
+NEGATIVE = replace(
+    SIZE,
+    id="toy.negative",
+    conditions=(Each("size", "< 0", lambda lab: lab.sizes("net")),),
+    origin="ours",
+)
+"""Never holds, and does not count."""
+
+
+def draw_sizes(lab: ToyLab) -> object:
+    """The toy study's one figure."""
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    figure.subplots().plot(lab.sizes("net"))
+    return figure
+
+
+def study(*claims: Claim, slug: str = "toy") -> Study:
+    """The toy study with these claims."""
+    named = [replace(c, id=c.id.replace("toy.", f"{slug}.")) for c in claims]
+    return Study(
+        slug=slug,
+        title=f"The {slug} paper",
+        config=Config,
+        presets=PRESETS,
+        claims=lambda _config: named,
+        arms_part=study_arms,
+        lab_part=ToyLab,
+        figures_part={"loss": draw_sizes},
+    )
+
+
+STUDY = study(SIZE, NEGATIVE)
+"""Somebody's study: `tests.toy:STUDY`."""
+OTHER = study(SIZE, slug="other")
+REFUTED = study(replace(NEGATIVE, origin="paper"))
+FOOLED = study(replace(SIZE, nulls=(Null("nothing", measure=lambda _lab: [1.0]),)))
+"""Its null passes as well."""

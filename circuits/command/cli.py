@@ -1,231 +1,126 @@
 """The `reasonscope` command. Heavy libraries load only in the verbs that need them."""
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
-from circuits.inspection.request import add_inspect_options, inspect_request
-from circuits.study import STUDIES, find
-from trained.errors import BadInput, unknown
+from circuits.study import find
+from trained.errors import unknown
 
-from .request import (
-    CONFIRMED,
-    NOT_CONFIRMED,
-    Parser,
-    add_request_options,
-    check_json,
-    guarded,
-    request_from,
+from .calibrating import add_calibrate_options, run_calibrate
+from .inspect import add_inspect_options, run_inspect
+from .judging import (
+    add_confirm_options,
+    add_probe_options,
+    run_confirm,
+    run_probe,
+    train_with_progress,
 )
-
-if TYPE_CHECKING:
-    from circuits.confirm import Confirmation
-    from trained.store import Run
+from .listing import add_list_options, run_list
+from .request import CONFIRMED, Parser, add_request_options, guarded, request_from
+from .verifying import (
+    add_diff_options,
+    add_verify_options,
+    run_diff,
+    run_verify,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
 
     def work() -> int:
-        options = _parser().parse_args(arguments)
+        options = _parser().parse_args([word for word in given if word != "--debug"])
         verb: Callable[[argparse.Namespace], int] = options.verb
         return verb(options)
 
-    return guarded(work)
+    return guarded(work, debug="--debug" in given)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser("reasonscope", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="print the version and leave"
+    )
+    parser.add_argument(
+        "--debug", action="store_true", help="show the traceback of a failure"
+    )
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
 
-    verb = verbs.add_parser("list", help="studies, claims, presets, expected cost")
-    verb.add_argument("--json", action="store_true", help="print JSON")
-    verb.set_defaults(verb=_list)
+    def add(
+        name: str,
+        text: str,
+        verb: Callable[[argparse.Namespace], int],
+        options: Callable[[argparse.ArgumentParser], None],
+    ) -> None:
+        added = verbs.add_parser(name, help=text)
+        options(added)
+        added.set_defaults(verb=verb)
 
-    verb = verbs.add_parser("confirm", help="train-then-probe, print the claims table")
-    verb.add_argument(
-        "studies", nargs="*", metavar="STUDY", help="default: all of them"
+    add("list", "studies, claim tree, presets, config keys", run_list, add_list_options)
+    add("confirm", "train-then-probe, judge", run_confirm, add_confirm_options)
+    add("train", "train a study's models and store the run", _train, _train_options)
+    add("probe", "judge the claims on a trained run", run_probe, add_probe_options)
+    add("figure", "render a figure from a run or the zoo", _figure, _figure_options)
+    add("inspect", "the signals on a pretrained LLM", run_inspect, add_inspect_options)
+    add(
+        "calibrate",
+        "every claim on every null: could it have failed?",
+        run_calibrate,
+        add_calibrate_options,
     )
-    add_request_options(verb)
-    verb.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
-    verb.add_argument(
-        "--figures", action="store_true", help="also render every figure of the study"
-    )
-    verb.set_defaults(verb=_confirm)
-
-    verb = verbs.add_parser("train", help="train a study's models and store the run")
-    verb.add_argument("study", metavar="STUDY")
-    add_request_options(verb)
-    verb.set_defaults(verb=_train)
-
-    verb = verbs.add_parser("probe", help="judge the claims on a trained run")
-    verb.add_argument("run", type=Path, metavar="RUN")
-    verb.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
-    verb.set_defaults(verb=_probe)
-
-    verb = verbs.add_parser("figure", help="render a figure from a run or the zoo")
-    verb.add_argument("kind", metavar="KIND")
-    verb.add_argument("run", metavar="RUN_OR_ZOO")
-    verb.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
-    verb.set_defaults(verb=_figure)
-
-    verb = verbs.add_parser("inspect", help="the same signals on a pretrained LLM")
-    add_inspect_options(verb)
-    verb.set_defaults(verb=_inspect)
+    add("verify", "is a run whole, and what made it?", run_verify, add_verify_options)
+    add("diff", "two verdict files, claim by claim", run_diff, add_diff_options)
     return parser
 
 
-def _list(options: argparse.Namespace) -> int:
-    entries = [_entry(slug) for slug in STUDIES]
-    if options.json:
-        print(json.dumps(entries, indent=1))
-        return CONFIRMED
-    for entry in entries:
-        print(f"{entry['study']}: {entry['title']}")
-        for name, preset in entry["presets"].items():
-            print(f"  --preset {name}: {preset['seeds']} seeds, {preset['cost']}")
-        for claim in entry["claims"]:
-            mark = " " if claim["gated"] else "?"
-            print(
-                f"  {mark} {claim['claim']} ({claim['source']}): {claim['statement']}"
-            )
-    print("? exploratory: measured and shown, does not decide the exit code")
-    return CONFIRMED
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"reasonscope {version('reasonscope')}")
+        parser.exit()
 
 
-def _entry(slug: str) -> dict[str, Any]:
-    study = find(slug)
-    largest = study.presets["paper"].config
-    return {
-        "study": slug,
-        "title": study.title,
-        "presets": {
-            name: {"seeds": preset.n_seeds, "cost": preset.cost}
-            for name, preset in study.presets.items()
-        },
-        "claims": [
-            {
-                "claim": claim.id,
-                "statement": claim.statement,
-                "source": claim.source,
-                "kind": claim.kind,
-                "expected": claim.expected,
-                "gated": claim.gated,
-            }
-            for claim in study.claims(largest)
-        ],
-    }
-
-
-def _confirm(options: argparse.Namespace) -> int:
-    requests = [request_from(slug, options) for slug in options.studies or STUDIES]
-    check_json(options.json)
-    from circuits.confirm import confirm_run, prepare
-
-    confirmations = []
-    for run in [prepare(request) for request in requests]:
-        started = time.perf_counter()
-        _train_with_progress(run, options.jobs)
-        confirmation = confirm_run(run, started=started)
-        _show(confirmation)
-        confirmations.append(confirmation)
-        _write_json(options.json, confirmations)
-        if options.figures:
-            _render_all(run)
-    return CONFIRMED if all(c.passed for c in confirmations) else NOT_CONFIRMED
+def _train_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", metavar="STUDY")
+    add_request_options(parser)
 
 
 def _train(options: argparse.Namespace) -> int:
     request = request_from(options.study, options)
-    from circuits.confirm import prepare
+    from circuits.training import prepare
 
     run = prepare(request)
-    _train_with_progress(run, options.jobs)
+    train_with_progress(run, options.jobs)
     print(run.path)
     return CONFIRMED
 
 
-def _probe(options: argparse.Namespace) -> int:
-    from circuits.confirm import confirm_run
-    from trained.store import Run
-
-    check_json(options.json)
-    confirmation = confirm_run(Run.open(options.run))
-    _show(confirmation)
-    _write_json(options.json, [confirmation])
-    return CONFIRMED if confirmation.passed else NOT_CONFIRMED
+def _figure_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="KIND")
+    parser.add_argument("run", metavar="RUN_OR_ZOO")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
 
 
 def _figure(options: argparse.Namespace) -> int:
+    from circuits.confirm import open_lab
     from probes.figures import FORMATS, save
     from trained.store import open_run
 
     if options.output.suffix.removeprefix(".") not in FORMATS:
         raise unknown("figure format", options.output.suffix, FORMATS)
     run = open_run(options.run)
-    figures = find(run.study).figures
+    study = find(run.study)
+    figures = study.figures
     if options.kind not in figures:
-        raise unknown(f"figure of {run.study}", options.kind, figures)
-    save(figures[options.kind](run), options.output)
+        raise unknown(f"figure of {study.slug}", options.kind, figures)
+    save(figures[options.kind](open_lab(run)), options.output)
     print(options.output)
     return CONFIRMED
-
-
-def _inspect(options: argparse.Namespace) -> int:
-    request = inspect_request(options)
-    from .inspect import run_inspect
-
-    run_inspect(request, as_json=options.json)
-    return CONFIRMED
-
-
-def _train_with_progress(run: "Run", jobs: int | None) -> None:
-    from rich.console import Console
-
-    from circuits.confirm import study_of, train_run
-
-    from .progress import TrainingProgress
-
-    study, config = study_of(run)
-    left = sum(not run.is_done(arm.name) for arm in study.arms(config))
-    with TrainingProgress(Console(stderr=True), run.study, left) as observer:
-        train_run(run, observer=observer, jobs=jobs)
-
-
-def _show(confirmation: "Confirmation") -> None:
-    from circuits.tables import console, print_verdicts
-
-    manifest = confirmation.run.manifest
-    seeds = len(manifest["seeds"])
-    title = (
-        f"{manifest['study']}, preset {manifest['preset']}, {seeds} seeds, "
-        f"{confirmation.seconds:.0f} s, {confirmation.run.path}"
-    )
-    print_verdicts(console(), title, confirmation.verdicts)
-
-
-def _render_all(run: "Run") -> None:
-    from probes.figures import save
-
-    for kind, draw in find(run.study).figures.items():
-        file = run.path / "figures" / f"{kind}.png"
-        try:
-            print(save(draw(run), file))
-        except BadInput as error:
-            print(f"no figure {kind}: {error}")
-
-
-def _write_json(path: Path | None, confirmations: "Sequence[Confirmation]") -> None:
-    if path is None:
-        return
-    from trained.store import write_json
-
-    objects = [confirmation.as_dict() for confirmation in confirmations]
-    write_json(path, objects[0] if len(objects) == 1 else objects)
 
 
 def entry_point() -> NoReturn:

@@ -1,34 +1,98 @@
 """The verb `inspect`: open the model, look, print, write."""
 
+import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+from circuits.inspection.request import (
+    BACKENDS,
+    DEFAULT_SIGNALS,
+    SIGNALS,
+    InspectRequest,
+)
+from circuits.study import DEVICES
 
-from circuits.inspection.figures import all_figures
-from circuits.inspection.inspect import Inspection, inspect
-from circuits.inspection.request import InspectRequest
-from circuits.inspection.subject import look_at
-from circuits.models import open as pretrained
-from circuits.tables import console
-from probes.figures import save
-from probes.measurement import Measurement
-from trained.store import write_json
+from .request import CONFIRMED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from circuits.inspection.inspect import Inspection
+    from probes.measurement import Measurement
 
 SHOWN_LAYERS = 10
 """Rows of the printed table; the JSON has every layer."""
 
 
-def run_inspect(request: InspectRequest, *, as_json: bool) -> None:
-    """Inspect every prompt of a request, print what was found and write it."""
+def add_inspect_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `inspect`."""
+    parser.add_argument("model", metavar="MODEL", help="smollm2, a path or a hub name")
+    parser.add_argument("prompts", nargs="+", metavar="PROMPT")
+    parser.add_argument("--answer", metavar="TOKEN", help='one token, such as " Paris"')
+    parser.add_argument(
+        "--signal",
+        action="append",
+        dest="signals",
+        metavar="|".join(SIGNALS),
+        help=f"repeatable; default: {' and '.join(DEFAULT_SIGNALS)}",
+    )
+    parser.add_argument(
+        "--corrupt", metavar="PROMPT", help="the other prompt of --signal patching"
+    )
+    parser.add_argument("--backend", default="hf", metavar="|".join(BACKENDS))
+    parser.add_argument(
+        "--device", default="auto", help=f"{', '.join(DEVICES)}, cuda:N or spread"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="write inspect.json and figures there",
+    )
+
+
+def run_inspect(options: argparse.Namespace) -> int:
+    """Inspect every prompt, print what was found and write it."""
+    request = InspectRequest(
+        model=options.model,
+        prompts=tuple(options.prompts),
+        answer=options.answer,
+        corrupt=options.corrupt,
+        signals=tuple(dict.fromkeys(options.signals or DEFAULT_SIGNALS)),
+        backend=options.backend,
+        device=options.device,
+        out=options.output,
+    )
+    _show(_inspections(request), request.out, as_json=options.json)
+    return CONFIRMED
+
+
+def _inspections(request: InspectRequest) -> "list[Inspection]":
+    from circuits.inspection.inspect import inspect
+    from circuits.models import open as pretrained
+
     model = pretrained.open(
         request.model, backend=request.backend, device=request.device
     )
-    found = [
-        inspect(look_at(model, prompt, request.answer), request)
+    return [
+        inspect(
+            model,
+            prompt,
+            answer=request.answer,
+            corrupt=request.corrupt,
+            signals=request.signals,
+        )
         for prompt in request.prompts
     ]
+
+
+def _show(found: "list[Inspection]", out: Path | None, *, as_json: bool) -> None:
+    from circuits.report.tables import console
+    from trained.store import write_json
+
     objects = [inspection.as_dict() for inspection in found]
     whole = objects[0] if len(objects) == 1 else objects
     if as_json:
@@ -36,32 +100,34 @@ def run_inspect(request: InspectRequest, *, as_json: bool) -> None:
     else:
         for inspection in found:
             print_inspection(console(), inspection)
-    if request.out is not None:
-        write_json(request.out / "inspect.json", whole)
-        files = _draw(found, request.out)
+    if out is not None:
+        write_json(out / "inspect.json", whole)
+        files = _draw(found, out)
         if not as_json:
             print("\n".join(str(file) for file in files))
 
 
-def print_inspection(page: Console, inspection: Inspection) -> None:
+def print_inspection(page: "Console", inspection: "Inspection") -> None:
     """The answer's fate by layer, and the model's own next tokens."""
-    subject, lens = inspection.subject, inspection.lens
-    table = Table(title=f"{subject.model.name}: {subject.text!r}", title_justify="left")
-    answer = subject.show(subject.answer)
+    from rich.table import Table
+
+    lens, answer = inspection.lens, inspection.answer
+    title = f"{inspection.model.name}: {inspection.text!r}"
+    table = Table(title=title, title_justify="left")
     for heading in ("layer", f"rank of {answer}", "log p (nats)", "top token there"):
         table.add_column(heading, justify="right")
-    layers = lens.answer_rank.labels["layer"]
+    layers = lens.rank.labels["layer"]
     for place in _spread(len(layers)):
         table.add_row(
             str(layers[place]),
-            f"{float(lens.answer_rank.values[place]):g}",
-            f"{float(lens.answer_logprob.values[place]):.2f}",
-            lens.top_tokens[place][-1],
+            f"{float(lens.rank.values[place, 0]):g}",
+            f"{float(lens.log_prob.values[place, 0]):.2f}",
+            lens.tokens[place][-1],
         )
     page.print(table)
-    top = ", ".join(f"{token} {value:.3f}" for token, value in subject.top)
+    top = ", ".join(f"{token} {value:.3f}" for token, value in inspection.top)
     page.print(f"next token: {top}", markup=False, highlight=False)
-    page.print(f"answer followed: {answer} ({subject.answer_source})", markup=False)
+    page.print(f"answer followed: {answer} ({inspection.answer_source})", markup=False)
     if inspection.attention is not None:
         heads = ", ".join(map(str, inspection.attention.patterns.labels["head"]))
         page.print(f"heads whose last token looks hardest (layer.head): {heads}")
@@ -70,7 +136,7 @@ def print_inspection(page: Console, inspection: Inspection) -> None:
             page.print(f"{grid.name}: {_largest(grid)}", markup=False, highlight=False)
 
 
-def _largest(grid: Measurement) -> str:
+def _largest(grid: "Measurement") -> str:
     """The largest value of a grid and its place."""
     layer, position = divmod(int(grid.values.argmax()), grid.values.shape[1])
     where = grid.labels["layer"][layer], grid.labels["position"][position]
@@ -84,10 +150,12 @@ def _spread(n: int) -> list[int]:
     return [round(i * (n - 1) / (SHOWN_LAYERS - 1)) for i in range(SHOWN_LAYERS)]
 
 
-def _draw(found: list[Inspection], folder: Path) -> list[Path]:
+def _draw(found: "list[Inspection]", folder: Path) -> list[Path]:
+    from probes.figures import save
+
     files = []
     for number, inspection in enumerate(found):
         prefix = f"{number}-" if len(found) > 1 else ""
-        for name, figure in all_figures(inspection):
+        for name, figure in inspection.figures().items():
             files.append(save(figure, folder / f"{prefix}{name}.png"))
     return files

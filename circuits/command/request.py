@@ -4,45 +4,20 @@ Free of torch, so that bad input is refused at once.
 """
 
 import argparse
+import errno
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from circuits.study import find
-from trained.config import override
-from trained.errors import BadInput, unknown
+from circuits.study import Request
+from trained.errors import BadInput
 
-CONFIRMED, NOT_CONFIRMED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-
-DEVICES = ("auto", "cpu", "cuda", "mps")
+CONFIRMED, NOT_CONFIRMED, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 MOST_SEEDS = 10_000
-
-
-@dataclass(frozen=True)
-class Request:
-    """A study at a preset, changed here and there, and how to train it."""
-
-    study: str
-    preset: str = "quick"
-    assignments: tuple[str, ...] = ()
-    """`key=value` changes of the preset's configuration."""
-    seeds: tuple[int, ...] | None = None
-    """None for the preset's own number of seeds."""
-    device: str = "auto"
-    out: Path = Path("runs")
-    jobs: int | None = None
-    """Processes that train; None for one per core on a CPU."""
-
-    def __post_init__(self) -> None:
-        override(find(self.study).preset(self.preset).config, self.assignments)
-        if self.device not in DEVICES:
-            raise unknown("device", self.device, DEVICES)
-        if self.jobs is not None and self.jobs < 1:
-            raise BadInput(f"--jobs {self.jobs}: give at least 1")
 
 
 class Parser(argparse.ArgumentParser):
@@ -65,7 +40,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         dest="assignments",
         help="change a field of the study's config; repeatable",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda.. or mps")
     parser.add_argument("--jobs", type=int, metavar="N", help="processes that train")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
 
@@ -91,18 +66,18 @@ def script_request(study: str, arguments: Sequence[str] | None = None) -> Reques
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`N` means the seeds 0 to N-1; `3,5,8` means these.
+    """`N` means the seeds 0 to N-1; `3,5,8` means these, and `5,` the seed 5 alone.
 
-    >>> parse_seeds("3"), parse_seeds("3,5")
-    ((0, 1, 2), (3, 5))
+    >>> parse_seeds("3"), parse_seeds("3,5"), parse_seeds("5,")
+    ((0, 1, 2), (3, 5), (5,))
     """
-    parts = text.split(",")
+    parts = text.removesuffix(",").split(",")
     if not all(part.strip().isdecimal() for part in parts):
         raise BadInput(f"--seeds {text}: give a number, or numbers like 3,5,8")
     numbers = [int(part) for part in parts]
-    if len(numbers) == 1 and numbers[0] > MOST_SEEDS:
+    if "," not in text and numbers[0] > MOST_SEEDS:
         raise BadInput(f"--seeds {text}: at most {MOST_SEEDS}")
-    seeds = tuple(range(numbers[0])) if len(numbers) == 1 else tuple(numbers)
+    seeds = tuple(numbers) if "," in text else tuple(range(numbers[0]))
     if not seeds or len(set(seeds)) != len(seeds):
         raise BadInput(f"--seeds {text}: give at least one seed, and none twice")
     return seeds
@@ -118,21 +93,37 @@ def check_json(path: Path | None) -> None:
         raise BadInput(f"--json {path}: a file cannot be written there")
 
 
-def guarded(work: Callable[[], int]) -> int:
-    """The exit code of some work; bad input is one line and 2."""
+def guarded(work: Callable[[], int], *, debug: bool = False) -> int:
+    """The exit code of some work; whatever goes wrong is one line."""
     try:
         return work()
-    except BadInput as error:
-        print(f"reasonscope: {error}", file=sys.stderr)
-        return BAD_INPUT
     except BrokenPipeError:
         # The reader (head, less) has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CONFIRMED
-    except OSError as error:
-        # A path of the user's that cannot be read or written.
-        print(f"reasonscope: {error}", file=sys.stderr)
-        return BAD_INPUT
     except KeyboardInterrupt:
         print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        print(f"reasonscope: {_said(error)}", file=sys.stderr)
+        return BAD_INPUT if _is_mendable(error) else FAILED
+
+
+def _is_mendable(error: Exception) -> bool:
+    """Whether the user gave something wrong: a value, or a path that cannot be used."""
+    if isinstance(error, OSError):
+        return error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT)
+    return isinstance(error, BadInput)
+
+
+def _said(error: Exception) -> str:
+    """An error on one line; what was stored is still there."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, BadInput | OSError):
+        return text
+    return (
+        f"failed: {type(error).__name__}: {text} (what was finished is kept; repeat "
+        "the command to go on, or add --debug)"
+    )

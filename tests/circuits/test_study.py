@@ -1,10 +1,10 @@
-"""Studies are found by slug, each part in its place."""
+"""A study is a value; ours are found by slug, anybody else's by reference."""
 
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 
 import pytest
 
-from circuits.study import STUDIES, find
+from circuits.study import STUDIES, Study, find
 from tests import toy
 from trained.config import as_dict
 from trained.errors import BadInput
@@ -15,44 +15,79 @@ def test_an_unknown_study_is_refused_with_the_valid_ones() -> None:
         find("chess")
 
 
-@pytest.mark.usefixtures("toy_studies")
+def test_a_study_of_somebody_elses_is_found_by_reference() -> None:
+    assert find("tests.toy:STUDY") is toy.STUDY
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("tests.toys:STUDY", "No module named 'tests.toys'"),
+        ("tests.toy:STUDIES", "has no attribute 'STUDIES'"),
+        ("tests.toy:SEEDS", "is a tuple, not a Study"),
+        (":STUDY", "Empty module name"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(
+    reference: str, message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        find(reference)
+
+
 def test_an_unknown_preset_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(BadInput, match="unknown preset 'huge'; choose from: quick, pa"):
-        find("toy").preset("huge")
+        toy.STUDY.preset("huge")
 
 
-@pytest.mark.usefixtures("toy_studies")
-def test_the_parts_of_a_study_are_found_in_their_places() -> None:
-    study = find("toy")
-    config = study.preset("paper").config
-    assert study.title == "The toy paper"
+def test_a_study_without_a_part_on_language_models_says_so() -> None:
+    with pytest.raises(BadInput, match="study toy has no part on language models"):
+        toy.STUDY.language_preset("quick")
+
+
+def test_a_study_is_the_sum_of_its_parts() -> None:
+    config = toy.STUDY.preset("paper").config
     assert config == toy.Config(steps=5)
-    assert study.config(as_dict(config)) == config
-    assert [arm.name for arm in study.arms(config)] == ["net", "twin"]
-    assert [claim.id for claim in study.claims(config)] == ["toy.size", "toy.open"]
-    assert list(study.figures) == ["loss"]
+    assert toy.STUDY.config_of(as_dict(config)) == config
+    assert [arm.name for arm in toy.STUDY.arms(config)] == ["net", "twin"]
+    assert [c.id for c in toy.STUDY.claims_at(config)] == ["toy.size", "toy.negative"]
+    assert list(toy.STUDY.figures) == ["loss"]
 
 
-@pytest.mark.parametrize("slug", STUDIES)
-def test_every_study_has_both_presets_and_its_claims_carry_its_name(slug: str) -> None:
-    study = find(slug)
-    assert study.title
-    assert {"quick", "paper"} <= study.presets.keys()
-    for preset in study.presets.values():
+def test_claims_with_a_foreign_name_or_twice_are_a_mistake() -> None:
+    for claims in ([toy.SIZE, toy.SIZE], [replace(toy.SIZE, id="boy.size")]):
+        wrong = replace(toy.STUDY, claims=lambda _config, claims=claims: claims)
+        with pytest.raises(ValueError, match="foreign claims, or one twice"):
+            wrong.claims_at(toy.Config())
+
+
+@pytest.fixture(params=STUDIES)
+def ours(request: pytest.FixtureRequest) -> Study:
+    return find(request.param)
+
+
+def test_every_study_has_both_presets_and_claims_at_each(ours: Study) -> None:
+    assert ours.title
+    assert {"quick", "paper"} <= ours.presets.keys()
+    for preset in ours.presets.values():
         assert preset.n_seeds >= 1
         assert preset.cost
         assert is_dataclass(preset.config)
-        assert study.config(as_dict(preset.config)) == preset.config
-        ids = [claim.id for claim in study.claims(preset.config)]
-        assert ids
-        assert len(set(ids)) == len(ids)
-        assert all(name.startswith(f"{slug}.") for name in ids)
+        assert ours.config_of(as_dict(preset.config)) == preset.config
+        claims = ours.claims_at(preset.config)
+        assert all(claim.headline for claim in claims)
+        assert any(claim.origin == "paper" for claim in claims)
 
 
-@pytest.mark.parametrize("slug", STUDIES)
-def test_the_arms_of_a_study_have_names_of_their_own(slug: str) -> None:
-    study = find(slug)
-    for preset in study.presets.values():
-        names = [arm.name for arm in study.arms(preset.config)]
+def test_claims_about_language_models_carry_their_studys_name(ours: Study) -> None:
+    settings = ours.language_preset("quick").config
+    claims = ours.language_claims(settings)
+    assert claims
+    assert all(".llm." in claim.id for claim in claims)
+
+
+def test_the_arms_of_a_study_have_names_of_their_own(ours: Study) -> None:
+    for preset in ours.presets.values():
+        names = [arm.name for arm in ours.arms(preset.config)]
         assert names
         assert len(set(names)) == len(names)

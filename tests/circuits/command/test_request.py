@@ -1,22 +1,26 @@
 """What a user asks for, checked before any work."""
 
 import argparse
+import errno
 from pathlib import Path
 
 import pytest
 
 from circuits.command.request import (
     BAD_INPUT,
+    FAILED,
     INTERRUPTED,
     Parser,
-    Request,
     add_request_options,
     guarded,
     parse_seeds,
     request_from,
     script_request,
 )
+from circuits.study import Request
 from trained.errors import BadInput
+
+TOY = "tests.toy:STUDY"
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -27,26 +31,31 @@ def parsed(*arguments: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize(
     ("text", "seeds"),
-    [("1", (0,)), ("3", (0, 1, 2)), ("3,5,8", (3, 5, 8)), ("7,0", (7, 0))],
+    [
+        ("1", (0,)),
+        ("3", (0, 1, 2)),
+        ("3,5,8", (3, 5, 8)),
+        ("7,0", (7, 0)),
+        ("5,", (5,)),
+    ],
 )
 def test_seeds_are_a_number_or_a_list(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["0", "x", "-1", "1.5", "3,", ",", "3,3", "3,x", " "])
+@pytest.mark.parametrize("text", ["0", "x", "-1", "1.5", ",", "3,3", "3,x", " "])
 def test_bad_seeds_are_refused_and_named(text: str) -> None:
     with pytest.raises(BadInput, match=f"--seeds {text}: give"):
         parse_seeds(text)
 
 
-@pytest.mark.usefixtures("toy_studies")
 def test_options_become_a_request() -> None:
     options = parsed(
         *("--preset", "paper", "--seeds", "4,2", "--set", "width=5"),
         *("--set", "steps=2", "--device", "cpu", "--jobs", "3", "--out", "here"),
     )
-    assert request_from("toy", options) == Request(
-        study="toy",
+    assert request_from(TOY, options) == Request(
+        study=TOY,
         preset="paper",
         assignments=("width=5", "steps=2"),
         seeds=(4, 2),
@@ -56,14 +65,12 @@ def test_options_become_a_request() -> None:
     )
 
 
-@pytest.mark.usefixtures("toy_studies")
 def test_without_options_the_quick_preset_is_asked_for() -> None:
-    request = request_from("toy", parsed())
-    assert request == Request("toy")
+    request = request_from(TOY, parsed())
+    assert request == Request(TOY)
     assert (request.preset, request.seeds, request.device) == ("quick", None, "auto")
 
 
-@pytest.mark.usefixtures("toy_studies")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -80,15 +87,14 @@ def test_a_request_that_exists_can_be_run(
     changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(BadInput, match=message):
-        Request(**{"study": "toy", **changes})
+        Request(**{"study": TOY, **changes})
 
 
-@pytest.mark.usefixtures("toy_studies")
 def test_a_script_reads_the_same_options() -> None:
-    request = script_request("toy", ["--seeds", "2", "--set", "width=5"])
-    assert request == Request("toy", seeds=(0, 1), assignments=("width=5",))
-    with pytest.raises(BadInput, match=r"--colour .*python -m scripts\.toy --help"):
-        script_request("toy", ["--colour"])
+    request = script_request(TOY, ["--seeds", "2", "--set", "width=5"])
+    assert request == Request(TOY, seeds=(0, 1), assignments=("width=5",))
+    with pytest.raises(BadInput, match=r"--colour .*python -m scripts\.tests\.toy"):
+        script_request(TOY, ["--colour"])
 
 
 def test_bad_input_is_one_line_and_exit_code_two(
@@ -113,9 +119,18 @@ def test_an_interruption_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -
     )
 
 
-def test_a_mistake_of_the_program_is_not_hidden() -> None:
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("by 0"), OSError(errno.ENOSPC, "disk full")]
+)
+def test_a_failure_on_the_way_is_one_line_and_exit_code_three(
+    capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
     def work() -> int:
-        raise ZeroDivisionError
+        raise error
 
-    with pytest.raises(ZeroDivisionError):
-        guarded(work)
+    assert guarded(work) == FAILED == 3
+    written = capsys.readouterr().err
+    assert written.count("\n") == 1
+    assert str(error) in written
+    assert guarded(work, debug=True) == FAILED
+    assert "Traceback" in capsys.readouterr().err

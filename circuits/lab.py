@@ -1,0 +1,247 @@
+"""Where measuring happens: a trained run, or a pretrained model with its data, opened.
+
+Claims measure through a lab, and a null is a lab too: the same run with untrained
+weights, the same prompts on a random twin. What a lab measures it remembers, so that
+several claims may ask for the same thing.
+"""
+
+import copy
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from probes.measurement import Measurement
+from trained.arm import SHUFFLED, Arm
+from trained.store import Run
+from trained.task import Batch
+from trained.training import restore
+
+from .claims import NotTested
+from .hooks import record
+from .models.language_model import LanguageModel
+from .sites import Site
+
+if TYPE_CHECKING:
+    from .confirm import Confirmation
+    from .study import Study
+
+Found = TypeVar("Found")
+AnyLab = TypeVar("AnyLab", bound="Remembering")
+
+
+class Remembering:
+    """What has been measured stays known; see `once`."""
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, Any] = {}
+
+    def other(self: AnyLab, **changes: Any) -> AnyLab:
+        """A lab that differs in some attributes and remembers nothing yet."""
+        lab = copy.copy(self)
+        lab.known = {}
+        for name, value in changes.items():
+            setattr(lab, name, value)
+        return lab
+
+    def derived(self, name: str, make: Callable[[], AnyLab]) -> AnyLab:
+        """A lab made from this one, the same whenever it is asked for."""
+        if name not in self.known:
+            self.known[name] = make()
+        lab: AnyLab = self.known[name]
+        return lab
+
+
+def once(method: Callable[..., Found]) -> Callable[..., Found]:
+    """Let a method of a lab measure the same thing only once.
+
+    Its arguments must be hashable; claims may then ask as often as they like.
+    """
+    parameters = signature(method)
+
+    @wraps(method)
+    def remembered(lab: Any, *args: Hashable, **options: Hashable) -> Found:
+        given = parameters.bind(lab, *args, **options)
+        given.apply_defaults()
+        key = (method.__qualname__, *list(given.arguments.values())[1:])
+        if key not in lab.known:
+            lab.known[key] = method(lab, *args, **options)
+        found: Found = lab.known[key]
+        return found
+
+    return remembered
+
+
+class Lab(Remembering):
+    """A trained run, opened for measuring. A study's own lab is a subclass.
+
+    Attributes:
+        study: what the run belongs to.
+        run: the stored run.
+        config: its configuration.
+        arms: what was trained, by name.
+        trained: whether models have their trained weights or their initial ones.
+        twin: what the names of the arms end with that stand in for the real ones.
+    """
+
+    def __init__(self, study: "Study", run: Run) -> None:
+        super().__init__()
+        self.study, self.run = study, run
+        self.config = study.config_of(run.manifest["config"])
+        self.arms: dict[str, Arm] = {arm.name: arm for arm in study.arms(self.config)}
+        self.trained, self.twin = True, ""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the run."""
+        return self.run.seeds
+
+    @property
+    def device(self) -> str:
+        """Where the run was trained, and where it is measured."""
+        return str(self.run.manifest["device"])
+
+    def untrained(self: AnyLab) -> AnyLab:
+        """The standard null: every model as it was before training."""
+        return self.derived("untrained", lambda: self.other(trained=False))
+
+    def shuffled(self: AnyLab) -> AnyLab:
+        """The standard null: every model trained alike, on permuted answers."""
+        return self.derived("shuffled", lambda: self.other(twin=SHUFFLED))
+
+    def seeds_of(self, arm: str) -> tuple[int, ...]:
+        """The seeds that an arm was trained with."""
+        return tuple(self.run.record(self.arm(arm).name)["seeds"])
+
+    def arm(self, name: str) -> Arm:
+        """An arm that was trained, or the twin that stands in for it here."""
+        found = self.arms.get(name + self.twin)
+        if found is None or not self.run.is_done(found.name):
+            raise NotTested(f"this run has no arm {name}{self.twin}")
+        return found
+
+    @once
+    def model(self, arm: str, seed: int, step: int | None = None) -> Any:
+        """One model at a saved step (default: the last), for measuring only."""
+        if self.trained:
+            model: nn.Module = restore(self.run, self.arm(arm), seed, step=step)
+        else:
+            model = self.arm(arm).build(seed).eval()
+        return model.requires_grad_(False).to(self.device)
+
+    def models(self, arm: str, step: int | None = None) -> "Models":
+        """The models of all seeds of an arm."""
+        return Models(self, arm, step)
+
+    def metrics(self, arm: str) -> dict[str, Tensor]:
+        """What was recorded while the arm trained: `step` and [seed, record] each."""
+        if not self.trained:
+            raise NotTested("an untrained model has no course of training")
+        return self.run.metrics(self.arm(arm).name)
+
+    def each(
+        self, arm: str, quantity: Callable[[Any, int], float], step: int | None = None
+    ) -> list[float]:
+        """A quantity of (model, seed) for every seed of an arm."""
+        return [
+            float(quantity(self.model(arm, seed, step), seed))
+            for seed in self.seeds_of(arm)
+        ]
+
+    def examples(self, arm: str, seed: int) -> Batch:
+        """Prompts of the kind that an arm answers: what it was tested on."""
+        held_out = self.arm(arm).held_out
+        batch = held_out(seed) if held_out is not None else None
+        if not isinstance(batch, Batch):
+            raise NotTested(f"arm {arm} names no examples of its own")
+        return batch.to(self.device)
+
+    def confirm(self, only: str = "*") -> "Confirmation":
+        """Judge the claims whose ids match a pattern such as 'lego.conc.*'."""
+        from .confirm import confirm_lab
+
+        return confirm_lab(self, only)
+
+
+@dataclass(frozen=True)
+class Models(Sequence[Any]):
+    """The models of an arm, seed by seed."""
+
+    lab: Lab
+    arm: str
+    step: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.lab.seeds_of(self.arm))
+
+    def __getitem__(self, index: Any) -> Any:
+        seeds = self.lab.seeds_of(self.arm)[index]
+        if isinstance(seeds, tuple):
+            return [self.lab.model(self.arm, seed, self.step) for seed in seeds]
+        return self.lab.model(self.arm, seeds, self.step)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.lab.model(self.arm, s, self.step) for s in self.seeds)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, in order."""
+        return self.lab.seeds_of(self.arm)
+
+    def pattern(self, layer: int = 0) -> Measurement:
+        """Where the heads of a layer look on the first example of each seed.
+
+        Axes ("seed", "head", "query", "key").
+        """
+        site = Site("pattern", layer)
+        found = []
+        for seed, model in zip(self.seeds, self, strict=True):
+            with torch.no_grad(), record(model, [site]) as seen:
+                model(self.lab.examples(self.arm, seed).tokens[:1])
+            found.append(seen[site][0].cpu())
+        return Measurement(
+            torch.stack(found),
+            ("seed", "head", "query", "key"),
+            {"seed": self.seeds},
+            name=f"attention of {self.arm}, layer {layer}",
+            provenance={"run": str(self.lab.run.path)},
+        )
+
+
+class LanguageLab(Remembering):
+    """A pretrained model with a study's data. A study's own is a subclass.
+
+    Attributes:
+        model: the language model.
+        settings: sizes of the study's experiment on it.
+        seeds: each draws prompts of its own.
+    """
+
+    TWIN_SEED = 0
+
+    def __init__(
+        self, model: LanguageModel, settings: Any, seeds: tuple[int, ...]
+    ) -> None:
+        super().__init__()
+        self.model, self.settings, self.seeds = model, settings, seeds
+
+    def twin(self: "AnyLanguageLab") -> "AnyLanguageLab":
+        """The null: the same architecture with random weights, on the first seed."""
+        from .models.open import random_twin
+
+        def make() -> "AnyLanguageLab":
+            model = random_twin(self.model, self.TWIN_SEED)
+            return self.other(model=model, seeds=self.seeds[:1])
+
+        return self.derived("twin", make)
+
+    def each(self, quantity: Callable[[int], float]) -> list[float]:
+        """A quantity of every seed."""
+        return [float(quantity(seed)) for seed in self.seeds]
+
+
+AnyLanguageLab = TypeVar("AnyLanguageLab", bound=LanguageLab)

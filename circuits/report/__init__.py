@@ -1,0 +1,1 @@
+"""What people see of verdicts: tables now, the page later."""

@@ -1,0 +1,145 @@
+"""From a request to a trained run; side by side is one after the other."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from circuits.study import Request, find
+from circuits.training import (
+    arms_left,
+    prepare,
+    source_hash,
+    train_in_processes,
+    train_run,
+)
+from tests import toy
+from trained.arm import Arm
+from trained.errors import BadInput
+from trained.store import Run
+from trained.trainer import Engine, Observer
+from trained.training import train
+
+NAMES = ("net", "twin")
+
+
+@pytest.fixture
+def request_for(tmp_path: Path) -> Request:
+    return Request("tests.toy:STUDY", device="cpu", out=tmp_path / "runs", jobs=1)
+
+
+def test_a_prepared_run_holds_all_that_was_asked_for(request_for: Request) -> None:
+    changes = ("width=5", "head.depth=3")
+    run = prepare(replace(request_for, seeds=(3, 5), assignments=changes))
+    manifest = run.manifest
+    assert manifest["study"] == "tests.toy:STUDY"
+    assert manifest["preset"] == "quick"
+    assert manifest["config"]["width"] == 5
+    assert manifest["seeds"] == [3, 5]
+    assert manifest["device"] == "cpu"
+    assert {"python", "torch", "commit"} <= manifest["environment"].keys()
+    assert run.path.name.startswith("toy-quick-")
+    expected = toy.Config(width=5, head=toy.Head(3))
+    assert toy.STUDY.config_of(manifest["config"]) == expected
+
+
+def test_without_seeds_the_presets_number_is_used(request_for: Request) -> None:
+    assert prepare(request_for).seeds == (0, 1, 2)
+    assert prepare(replace(request_for, preset="paper")).seeds == (0, 1, 2, 3)
+
+
+def test_the_same_request_comes_back_to_the_same_run(request_for: Request) -> None:
+    assert prepare(request_for).path == prepare(replace(request_for, jobs=2)).path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"preset": "paper"},
+        {"seeds": (0, 2)},
+        {"seeds": (1, 0)},
+        {"assignments": ("width=5",)},
+        {"assignments": ("head.depth=5",)},
+        {"study": "tests.toy:OTHER"},
+    ],
+)
+def test_a_changed_request_gets_another_run(
+    request_for: Request, changes: dict[str, object]
+) -> None:
+    assert prepare(request_for).path != prepare(replace(request_for, **changes)).path
+
+
+def test_changed_code_gets_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (Path(__file__).parents[1] / "toy.py").read_text()
+    monkeypatch.syspath_prepend(tmp_path)
+    runs = []
+    for name, line in (("one", ""), ("two", "# changed\n")):
+        (tmp_path / f"toy_{name}.py").write_text(source + line)
+        request = Request(f"toy_{name}:STUDY", device="cpu", out=tmp_path / "runs")
+        runs.append(source_hash(find(request.study)))
+    assert runs[0] != runs[1]
+
+
+def test_a_device_that_is_absent_is_refused_and_nothing_is_written(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    for name in ("cuda", "cuda:3"):
+        with pytest.raises(BadInput, match=f"device '{name}' is not present"):
+            prepare(replace(request_for, device=name))
+    assert not request_for.out.exists()
+    assert prepare(replace(request_for, device="auto")).manifest["device"] == "cpu"
+
+
+class Finished(Observer):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def on_finish(self, arm: Arm, seconds: float) -> None:
+        assert seconds >= 0
+        self.names.append(arm.name)
+
+
+def test_only_what_is_missing_is_trained(request_for: Request) -> None:
+    run, first, second = prepare(request_for), Finished(), Finished()
+    assert [arm.name for arm in arms_left(run)] == list(NAMES)
+    train_run(run, observer=first, jobs=1)
+    train_run(run, observer=second, jobs=1)
+    assert first.names == list(NAMES)
+    assert second.names == []
+    assert arms_left(run) == []
+
+
+def started(out: Path) -> tuple[Run, list[Arm]]:
+    run = prepare(Request("tests.toy:STUDY", seeds=(0, 4), out=out))
+    return run, arms_left(run)
+
+
+@pytest.mark.slow
+def test_processes_give_the_bits_of_this_one(tmp_path: Path) -> None:
+    run, arms = started(tmp_path / "processes")
+    observer = Finished()
+    train_in_processes(run, arms, jobs=2, observer=observer)
+    assert sorted(observer.names) == sorted(NAMES)
+    alone, arms = started(tmp_path / "alone")
+    train(alone, arms, engine=Engine())
+    for name in NAMES:
+        for step in run.record(name)["saved_steps"]:
+            one, other = run.weights(name, step), alone.weights(name, step)
+            assert one.keys() == other.keys()
+            assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.slow
+def test_what_a_process_refuses_is_refused_here(tmp_path: Path) -> None:
+    run, arms = started(tmp_path)
+    state = run.path / NAMES[0] / "group-0" / "state.safetensors"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"half a fi")
+    with pytest.raises(BadInput, match=r"cannot read .*state\.safetensors"):
+        train_in_processes(run, arms[:1], jobs=2, observer=Observer())
+    assert not run.is_done(NAMES[0])
