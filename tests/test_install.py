@@ -1,4 +1,4 @@
-"""What is installed: three packages of this checkout and one command."""
+"""What is installed: three packages, the public face and one command."""
 
 import subprocess
 import sys
@@ -7,12 +7,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("circuits", "probes", "trained")
+MODULES = ("circuits", "probes", "reasonscope", "trained")
 
 
-def test_the_three_names_are_this_checkout_from_anywhere(tmp_path: Path) -> None:
+def test_the_names_are_this_checkout_from_anywhere(tmp_path: Path) -> None:
     code = (
-        f"import {', '.join(PACKAGES)}\n"
-        f"for package in ({', '.join(PACKAGES)}): print(package.__file__)\n"
+        f"import {', '.join(MODULES)}\n"
+        f"for module in ({', '.join(MODULES)}): print(module.__file__)\n"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code],
@@ -21,8 +22,10 @@ def test_the_three_names_are_this_checkout_from_anywhere(tmp_path: Path) -> None
         cwd=tmp_path,
         check=True,
     )
-    places = [Path(line).parent for line in done.stdout.splitlines()]
-    assert places == [ROOT / name for name in PACKAGES]
+    places = [Path(line) for line in done.stdout.splitlines()]
+    face = ROOT / "reasonscope.py"
+    folders = {ROOT / name / "__init__.py" for name in PACKAGES}
+    assert set(places) == {face, *folders}
 
 
 def test_the_command_is_declared() -> None:
@@ -44,7 +47,7 @@ def test_the_command_runs_from_anywhere(tmp_path: Path) -> None:
 def test_scripts_and_tests_are_not_installed() -> None:
     listed = distribution("reasonscope").read_text("top_level.txt")
     assert listed is not None
-    assert tuple(listed.split()) == PACKAGES
+    assert tuple(listed.split()) == MODULES
 
 
 def test_the_packages_say_that_they_are_typed() -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from circuits.command.cli import main as command
-from circuits.studies.recall import order
 from circuits.study import STUDIES
-from trained.recall import arms
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted(
@@ -18,8 +16,9 @@ SCRIPTS = sorted(
 TINY = [
     *("--seeds", "1", "--jobs", "1"),
     *("--set", "n_subjects=4", "--set", "n_relations=4", "--set", "full_steps=20"),
-    *("--set", "sample_sizes=1", "--set", "theorem_subjects=4", "--set", "n_test=100"),
-    *("--set", "warmup_temperatures=1", "--set", "low_temperatures=0.5"),
+    *("--set", "full_batch=32", "--set", "n_test=100", "--set", "n_probe=400"),
+    *("--set", "partial.steps=20", "--set", "samples.subjects=", "--set"),
+    *("warmup.steps=20", "--set", "warmup.draws=2", "--set", "warmup.points=500"),
 ]
 
 
@@ -66,9 +65,6 @@ def test_a_script_refuses_bad_input_in_one_line(
 def test_the_recall_script_and_the_command_give_the_same_verdicts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(arms, "PARTIAL_STEPS", 20)
-    monkeypatch.setattr(arms, "SAMPLE_STEPS", 20)
-    monkeypatch.setattr(order, "PROBE_PROMPTS", 400)
     codes, verdicts = [], []
     codes.append(leave(monkeypatch, "recall", *TINY, "--out", str(tmp_path / "one")))
     (run,) = (tmp_path / "one").iterdir()

@@ -1,1 +1,1 @@
-"""What `reasonscope inspect` shows of a language model at work on one prompt."""
+"""The signals as functions of (model, prompts); what `inspect` shows of one prompt."""

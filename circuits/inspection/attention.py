@@ -1,19 +1,88 @@
-"""Where the last token looks, head by head, and the heads that look hardest."""
+"""Where a token looks, head by head, and the heads that look hardest."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from circuits.hooks import Signal, measure, record
-from circuits.models.prompts import Prompts
+from circuits.hooks import Model, Signal, measure
+from circuits.interventions.part import Places, column, columns
+from circuits.interventions.passes import activations
+from circuits.models.prompts import named
 from circuits.sites import Site
+from probes.attention import attention_entropy, attention_mass
 from probes.measurement import Measurement
+from trained.errors import BadInput, unknown
+from trained.task import Batch
 
-from .subject import Subject
+from .subject import PROMPTS_AT_ONCE, places
 
 SHOWN_HEADS = 6
 """Heads whose whole pattern is drawn."""
+
+
+BY = ("weight", "entropy")
+
+
+def attention(
+    model: Model,
+    prompts: Batch,
+    to: Places = None,
+    *,
+    query: str | int = "last",
+    by: str = "weight",
+) -> Measurement:
+    """How much a token attends to a set of keys, by layer and head, mean over prompts.
+
+    Args:
+        model: the model.
+        prompts: the prompts.
+        to: the keys whose weights are added up: a role, a phrase that is in every
+            prompt, or columns. None: every key on its own.
+        query: the token that looks: a role, a phrase of one token, or a column.
+        by: "weight"; or "entropy", in nats, of all keys together: log n if the token
+            looks at n of them alike.
+
+    Returns:
+        A Measurement with axes ("layer", "head"), and "key" if every key is asked for.
+    """
+    if by not in BY:
+        raise unknown("measure of attention", by, BY)
+    if by == "entropy" and to is not None:
+        raise BadInput("the entropy is that of all keys together: leave out `to`")
+    prompts = named(model, prompts, to, query)
+    every_key = to is None and by == "weight"
+    if every_key and not bool(prompts.real.all()):
+        raise BadInput(
+            "prompts of several lengths have no common keys: name them by `to`"
+        )
+
+    def read(pattern: Tensor, batch: Batch) -> Tensor:
+        rows = _rows(pattern, batch, query)
+        if by == "entropy":
+            return attention_entropy(rows)
+        return rows if to is None else attention_mass(rows, columns(batch, to)[:, None])
+
+    axes = ("head", "key") if every_key else ("head",)
+    signals = {"attention": Signal("pattern", read, axes)}
+    found = measure(model, prompts.chunks(PROMPTS_AT_ONCE), signals)["attention"]
+    keys = {"key": places(model, prompts)} if every_key else {}
+    return Measurement(
+        found.select(statistic="mean").values,
+        ("layer", *axes),
+        {"layer": found.labels["layer"], **keys},
+        name=f"attention of {query}" + ("" if to is None else f" on {to}"),
+        unit="" if by == "weight" else "entropy in nats",
+        provenance=found.provenance,
+    )
+
+
+def _rows(pattern: Tensor, batch: Batch, query: str | int) -> Tensor:
+    # Models of one output position have one query.
+    if pattern.shape[2] == 1:
+        return pattern[:, :, 0]
+    rows = torch.arange(len(pattern), device=pattern.device)
+    return pattern[rows, :, column(batch, query)]
 
 
 @dataclass(frozen=True)
@@ -29,63 +98,38 @@ class AttentionReading:
     """Axes ("head", "query", "key"), heads named `layer.head`, largest first."""
 
 
-def read_attention(subject: Subject) -> AttentionReading:
-    """Attention of the last token by layer and head.
+def read_attention(model: Model, prompt: Batch) -> AttentionReading:
+    """The attention of the last token of one prompt.
 
     Many heads rest on the first token whatever the prompt says (the attention sink)
     and others stay where they are, so heads are ranked by their weight on the tokens
     between.
     """
-    found = measure(subject.model, [subject.prompts], {"row": _LAST_ROW})["row"]
-    last_row = found.select(statistic="mean")
-    rows = last_row.values
-    n_layers, n_heads = rows.shape[:2]
-    between = rows[..., 1:-1].amax(-1)
-    labels = {"layer": tuple(range(n_layers)), "head": tuple(range(n_heads))}
-    return AttentionReading(
-        last_row=Measurement(
-            rows,
-            ("layer", "head", "key"),
-            {**labels, "key": subject.places},
-            name="attention of the last token",
-        ),
-        concentration=Measurement(
-            between,
-            ("layer", "head"),
-            labels,
-            name="the last token's largest attention",
-            unit="on a token between first and last",
-        ),
-        patterns=_patterns(subject, _strongest(between)),
+    last_row = attention(model, prompt)
+    between = Measurement(
+        last_row.values[..., 1:-1].amax(-1),
+        ("layer", "head"),
+        {"layer": last_row.labels["layer"]},
+        name="the last token's largest attention",
+        unit="on a token between first and last",
     )
+    order = between.values.flatten().argsort(descending=True, stable=True)
+    n_heads = between.values.shape[1]
+    strongest = [divmod(place, n_heads) for place in order[:SHOWN_HEADS].tolist()]
+    return AttentionReading(last_row, between, _patterns(model, prompt, strongest))
 
 
-def _at_last(pattern: Tensor, prompts: Prompts) -> Tensor:
-    rows = torch.arange(len(pattern), device=pattern.device)
-    return pattern[rows, :, prompts.last]
-
-
-_LAST_ROW = Signal("pattern", _at_last, ("head", "key"))
-
-
-def _strongest(weights: Tensor) -> list[tuple[int, int]]:
-    order = weights.flatten().argsort(descending=True, stable=True)[:SHOWN_HEADS]
-    n_heads = weights.shape[1]
-    return [divmod(place, n_heads) for place in order.tolist()]
-
-
-@torch.no_grad()
-def _patterns(subject: Subject, heads: list[tuple[int, int]]) -> Measurement:
+def _patterns(model: Model, prompt: Batch, heads: list[tuple[int, int]]) -> Measurement:
     sites = [Site("pattern", layer) for layer in sorted({layer for layer, _ in heads})]
-    with record(subject.model, sites) as seen:
-        subject.model(subject.prompts.tokens, subject.prompts.mask)
+    seen = activations(model, prompt, sites)
+    tokens = places(model, prompt)
     return Measurement(
         torch.stack([seen[Site("pattern", layer)][0, head] for layer, head in heads]),
         ("head", "query", "key"),
         {
             "head": tuple(f"{layer}.{head}" for layer, head in heads),
-            "query": subject.places,
-            "key": subject.places,
+            "query": tokens,
+            "key": tokens,
         },
         name="attention",
     )

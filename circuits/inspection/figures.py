@@ -7,11 +7,8 @@ from matplotlib.figure import Figure
 from probes.figures import curve, heatmap, text_heatmap
 from probes.measurement import Measurement
 
-from .attention import AttentionReading
 from .inspect import Inspection
 from .lens import LensReading
-
-PANELS_ACROSS = 3
 
 
 def all_figures(inspection: Inspection) -> Iterator[tuple[str, Figure]]:
@@ -20,7 +17,7 @@ def all_figures(inspection: Inspection) -> Iterator[tuple[str, Figure]]:
     yield "answer", answer_figure(inspection.lens)
     if inspection.attention is not None:
         yield "attention", grid_figure(inspection.attention.concentration)
-        yield "heads", heads_figure(inspection.attention)
+        yield "heads", inspection.attention.patterns.plot()
     if inspection.alignment is not None:
         yield "alignment", grid_figure(inspection.alignment)
     if inspection.patching is not None:
@@ -31,7 +28,7 @@ def lens_figure(reading: LensReading) -> Figure:
     """Layers down, positions across, the top token in each cell."""
     rows, columns = reading.probability.values.shape
     figure = _page(columns * 0.85 + 2.4, rows * 0.26 + 1.6)
-    text_heatmap(reading.probability, reading.top_tokens, figure.add_subplot())
+    text_heatmap(reading.probability, reading.tokens, figure.add_subplot())
     return figure
 
 
@@ -39,29 +36,10 @@ def answer_figure(reading: LensReading) -> Figure:
     """Rank and log-probability of the answer by layer."""
     figure = Figure((9.5, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    curve(reading.answer_rank, x="layer", ax=left)
+    curve(reading.rank, x="layer", band="example", ax=left)
     left.set_yscale("log")
     left.invert_yaxis()
-    curve(reading.answer_logprob, x="layer", ax=right)
-    for ax in (left, right):
-        labels = reading.answer_rank.labels["layer"]
-        step = max(1, len(labels) // 8)
-        ax.set_xticks(range(0, len(labels), step), labels[::step], rotation=45)
-    return figure
-
-
-def heads_figure(reading: AttentionReading) -> Figure:
-    """The whole patterns of the heads whose last token looks hardest."""
-    heads = reading.patterns.labels["head"]
-    rows = -(-len(heads) // PANELS_ACROSS)
-    figure = Figure((4.2 * PANELS_ACROSS, 3.7 * rows), layout="constrained")
-    axes = figure.subplots(rows, PANELS_ACROSS, squeeze=False).flatten()
-    for ax, head in zip(axes, heads, strict=False):
-        heatmap(reading.patterns.select(head=head), ax=ax)
-        ax.set_title(f"attention of head {head} (layer.head)", fontsize=11)
-        ax.tick_params(labelsize=8)
-    for ax in axes[len(heads) :]:
-        ax.set_axis_off()
+    curve(reading.log_prob, x="layer", band="example", ax=right)
     return figure
 
 

@@ -1,95 +1,121 @@
-"""The logit lens on one prompt: what each layer would answer at each position."""
+"""The logit lens: what each layer would answer, and how likely the answer is."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
-from circuits.hooks import record
-from circuits.models.language_model import LanguageModel
-from circuits.sites import Site
-from probes.lens import middle_rank
+from circuits.backends.anatomy import Readout
+from circuits.hooks import Model, readout_of
+from circuits.interventions.part import columns
+from circuits.interventions.passes import answer_logits
+from circuits.interventions.sweep import target_log_prob
+from probes.lens import lens_log_probs, middle_rank
 from probes.measurement import Measurement
+from trained.errors import BadInput
+from trained.task import Batch
 
-from .subject import Subject
+from .subject import answered, layer_labels, places, residuals, show
 
-EMBEDDING = "embedding"
-"""The label of the residual before the first layer."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
 class LensReading:
-    """By layer (embedding first): the top token everywhere, the answer at the end."""
+    """By layer, the embedding first: the answers at the end, the first prompt's tops.
 
+    Attributes:
+        rank: of each prompt's answer at its last token; 1 is the top; axes ("layer",
+            "example").
+        log_prob: of the same, in nats.
+        probability: of the top token at each position of the first prompt; axes
+            ("layer", "position").
+        tokens: the top token of each of these cells.
+    """
+
+    rank: Measurement
+    log_prob: Measurement
     probability: Measurement
-    """Of the top token; axes ("layer", "position")."""
-    top_tokens: tuple[tuple[str, ...], ...]
-    """The top token of each of these cells."""
-    answer_rank: Measurement
-    """At the last position; 1 is the top; axis ("layer",)."""
-    answer_logprob: Measurement
-    """At the last position, in nats; axis ("layer",)."""
+    tokens: tuple[tuple[str, ...], ...]
+
+    def plot(self) -> "Figure":
+        """The tokens of one prompt by layer; of several, the answer's log p."""
+        if len(self.log_prob.labels["example"]) > 1:
+            return self.log_prob.plot()
+        from .figures import lens_figure
+
+        return lens_figure(self)
 
 
 @torch.no_grad()
-def read_lens(subject: Subject) -> LensReading:
+def lens(model: Model, prompts: Batch) -> LensReading:
     """Send every layer's residual through the final norm and the unembedding.
 
-    nostalgebraist 2020, "interpreting GPT: the logit lens". One layer's logits over
-    the vocabulary are held at a time.
+    nostalgebraist 2020, "interpreting GPT: the logit lens". Prompts without an answer
+    are followed by what the model says to them. One layer's logits are held at a time.
     """
-    model = subject.model
-    last = int(subject.prompts.last[0])
-    probability, tokens, ranks, log_probs = [], [], [], []
-    for residual in residuals(subject):
-        found = model.readout.logits(residual).float().log_softmax(-1)
-        best, token = found.max(-1)
-        probability.append(best.exp())
-        tokens.append(token)
-        own = found[last, subject.answer]
+    prompts = answered(model, prompts)
+    readout = readout_of(model)
+    ranks, log_probs = [], []
+    for residual in residuals(model, prompts, prompts.role("last")):
+        found = lens_log_probs(residual[:, 0], readout.logits)
+        own = found.gather(-1, prompts.targets[:, None])[:, 0]
         log_probs.append(own)
-        ranks.append(middle_rank(found[last], own))
-    layers = layer_labels(model)
-    name = f"answer {subject.show(subject.answer)}"
+        ranks.append(middle_rank(found, own))
+    probability, tokens = _tops(model, prompts.rows(slice(1)), readout)
     return LensReading(
-        probability=Measurement(
-            torch.stack(probability),
-            ("layer", "position"),
-            {"layer": layers, "position": subject.places},
-            name="logit lens: probability of the top token",
-        ),
-        top_tokens=_texts(subject, torch.stack(tokens)),
-        answer_rank=_by_layer(ranks, layers, f"rank of the {name}", "1 is the top"),
-        answer_logprob=_by_layer(log_probs, layers, f"log p of the {name}", "nats"),
+        rank=_by_layer(model, prompts, ranks, "rank", "1 is the top"),
+        log_prob=_by_layer(model, prompts, log_probs, "log p", "nats"),
+        probability=probability,
+        tokens=tokens,
     )
 
 
 @torch.no_grad()
-def residuals(subject: Subject) -> Float[Tensor, "layer pos d_model"]:
-    """The residual stream of the prompt, before the first layer and after each."""
-    model, prompts = subject.model, subject.prompts
-    sites = [Site("resid_pre", layer) for layer in range(model.n_layers)]
-    sites.append(Site("resid_post", model.n_layers - 1))
-    with record(model, sites) as seen:
-        model(prompts.tokens, prompts.mask)
-    return torch.stack([seen[site][0] for site in sites])
+def log_prob(model: Model, prompts: Batch) -> Measurement:
+    """The log-probability of every prompt's answer, in nats; axis ("example",)."""
+    if bool((prompts.targets < 0).any()):
+        raise BadInput("the prompts have no answers: prompts(texts, answers)")
+    values = target_log_prob(answer_logits(model, prompts).float(), prompts)
+    return Measurement(
+        values, ("example",), name=_named(model, prompts, "log p"), unit="nats"
+    )
 
 
-def layer_labels(model: LanguageModel) -> tuple[str, ...]:
-    """Names for the residuals that `residuals` gives."""
-    return (EMBEDDING, *(f"{layer}" for layer in range(model.n_layers)))
-
-
-def _texts(
-    subject: Subject, tokens: Int[Tensor, "layer pos"]
-) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(subject.show(t) for t in row) for row in tokens.tolist())
+def _tops(
+    model: Model, prompt: Batch, readout: Readout
+) -> tuple[Measurement, tuple[tuple[str, ...], ...]]:
+    """The top token at every position of one prompt, and its probability."""
+    found = [
+        lens_log_probs(residual[0], readout.logits).max(-1)
+        for residual in residuals(model, prompt, columns(prompt, None))
+    ]
+    probability = Measurement(
+        torch.stack([best.values.exp() for best in found]),
+        ("layer", "position"),
+        {"layer": layer_labels(model), "position": places(model, prompt)},
+        name="logit lens: probability of the top token",
+    )
+    tops = [best.indices.tolist() for best in found]
+    return probability, tuple(tuple(show(model, t) for t in row) for row in tops)
 
 
 def _by_layer(
-    values: list[Tensor], layers: tuple[str, ...], name: str, unit: str
+    model: Model, prompts: Batch, values: list[Tensor], name: str, unit: str
 ) -> Measurement:
     return Measurement(
-        torch.stack(values), ("layer",), {"layer": layers}, name=name, unit=unit
+        torch.stack(values),
+        ("layer", "example"),
+        {"layer": layer_labels(model)},
+        name=_named(model, prompts, name),
+        unit=unit,
     )
+
+
+def _named(model: Model, prompts: Batch, name: str) -> str:
+    """A quantity of the answer, which is named if there is but one."""
+    if len(prompts) > 1:
+        return f"{name} of the answer"
+    return f"{name} of the answer {show(model, int(prompts.targets[0]))}"

@@ -1,44 +1,18 @@
-"""The prompt under inspection: its tokens and the answer that is followed."""
-
-from dataclasses import dataclass
+"""The prompts under inspection: how they are shown and which answers are followed."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from circuits.hooks import Model, sites_of
+from circuits.interventions.passes import activations, answer_logits
 from circuits.models.language_model import LanguageModel
-from circuits.models.prompts import Prompts
+from circuits.sites import Site
+from trained.errors import BadInput
+from trained.task import Batch
 
-TOP = 5
-"""Most likely next tokens that are reported."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model, a prompt and the token whose fate is followed through the layers."""
-
-    model: LanguageModel
-    text: str
-    prompts: Prompts
-    answer: int
-    answer_source: str
-    """`asked for`, or `the model's own` if no answer was given."""
-    top: tuple[tuple[str, float], ...]
-    """The model's most likely next tokens and their probabilities."""
-
-    @property
-    def tokens(self) -> list[str]:
-        """The prompt's tokens as text."""
-        return [self.show(token) for token in self.prompts.tokens[0].tolist()]
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Labels for the prompt's positions, each different."""
-        return tuple(f"{i} {token}" for i, token in enumerate(self.tokens))
-
-    def show(self, token: int) -> str:
-        """A token as text, with white space made visible."""
-        return visible(self.model.tokenizer.decode([token]))
+PROMPTS_AT_ONCE = 32
+"""Prompts whose activations at every layer are held at a time."""
 
 
 def visible(text: str) -> str:
@@ -51,22 +25,64 @@ def visible(text: str) -> str:
     return escaped.replace(" ", "·")
 
 
-@torch.no_grad()
-def look_at(model: LanguageModel, text: str, answer: str | None = None) -> Subject:
-    """Run the model once on a prompt and settle which answer is followed."""
-    prompts = model.prompts([text])
-    chosen = None if answer is None else model.token(answer)
-    probabilities = _next(model, prompts)
-    values, tokens = probabilities.topk(min(TOP, len(probabilities)))
-    top = tuple(
-        (visible(model.tokenizer.decode([token])), value)
-        for token, value in zip(tokens.tolist(), values.tolist(), strict=True)
+def show(model: Model, token: int) -> str:
+    """A token as visible text; of a model without a tokenizer, its number."""
+    if not isinstance(model, LanguageModel):
+        return str(token)
+    return visible(model.tokenizer.decode([token]))
+
+
+def shown_tokens(model: Model, prompts: Batch) -> list[str]:
+    """The tokens of the first prompt."""
+    return [show(model, token) for token in prompts.tokens[0].tolist()]
+
+
+def places(model: Model, prompts: Batch) -> tuple[str, ...]:
+    """Labels for positions, each different: the column, and the token all have there.
+
+    A column in which the prompts differ is labelled by its number alone.
+    """
+    shared = (prompts.tokens == prompts.tokens[:1]).all(0) & prompts.real.all(0)
+    tokens = zip(shown_tokens(model, prompts), shared.tolist(), strict=True)
+    return tuple(
+        f"{i} {token}" if same else f"{i}" for i, (token, same) in enumerate(tokens)
     )
-    source = "the model's own" if chosen is None else "asked for"
-    followed = int(tokens[0]) if chosen is None else chosen
-    return Subject(model, text, prompts, followed, source, top)
 
 
-def _next(model: LanguageModel, prompts: Prompts) -> Float[Tensor, " d_vocab"]:
-    logits = model(prompts.tokens, prompts.mask)
-    return logits[0, prompts.last[0]].float().softmax(-1)
+def answered(model: Model, prompts: Batch) -> Batch:
+    """Prompts with the answer to follow: their own, else what the model says."""
+    if bool((prompts.targets >= 0).all()):
+        return prompts
+    said = answer_logits(model, prompts).argmax(-1)
+    return prompts.with_targets(
+        torch.where(prompts.targets >= 0, prompts.targets, said)
+    )
+
+
+def residual_layers(model: Model) -> tuple[int, ...]:
+    """The layers whose residual stream can be observed."""
+    layers = [s.layer for s in sites_of(model) if s.kind == "resid_post"]
+    if not layers:
+        raise BadInput(f"{type(model).__name__} has no residual stream to read")
+    return tuple(sorted(layers))
+
+
+def layer_labels(model: Model) -> tuple[str, ...]:
+    """Names for the residuals that `residuals` gives."""
+    return ("embedding", *(str(layer) for layer in residual_layers(model)))
+
+
+@torch.no_grad()
+def residuals(
+    model: Model, prompts: Batch, columns: Int[Tensor, "batch place"]
+) -> Float[Tensor, "layer batch place d_model"]:
+    """The residual stream at some columns, before the first layer and after each."""
+    layers = residual_layers(model)
+    sites = [Site("resid_pre", layers[0]), *(Site("resid_post", n) for n in layers)]
+    found = []
+    parts = torch.split(columns, PROMPTS_AT_ONCE)
+    for chunk, own in zip(prompts.chunks(PROMPTS_AT_ONCE), parts, strict=True):
+        seen = activations(model, chunk, sites)
+        rows = torch.arange(len(own), device=own.device)[:, None]
+        found.append(torch.stack([seen[site][rows, own].float() for site in sites]))
+    return torch.cat(found, 1)

@@ -1,0 +1,152 @@
+"""The public face: `import reasonscope as rs`.
+
+Every function takes (model, prompts): a small model of a lab with a `Batch`, or a
+language model with what its `prompts` made. Names load when they are first used, so
+that importing this file costs nothing; what each does is written where it is defined.
+
+    model = rs.open("smollm2")
+    clean = model.prompts(["The capital of France is"], [" Paris"])
+    rs.lens(model, clean).plot()
+    lab = rs.load("lego")
+    lab.confirm("lego.length.*")
+"""
+
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from circuits.confirm import Confirmation
+    from circuits.hooks import Signal, intervene, measure, record
+    from circuits.inspection.ablation import ablate, knock_out
+    from circuits.inspection.alignment import alignment
+    from circuits.inspection.attention import attention
+    from circuits.inspection.inspect import inspect
+    from circuits.inspection.lens import lens, log_prob
+    from circuits.inspection.patching import attribute, patch, path_patch
+    from circuits.interventions.part import Part
+    from circuits.lab import Lab
+    from circuits.models.language_model import LanguageModel
+    from circuits.models.open import open
+    from circuits.sites import Site
+    from trained.errors import BadInput
+
+__all__ = [
+    "BadInput",
+    "Part",
+    "Signal",
+    "Site",
+    "ablate",
+    "alignment",
+    "attention",
+    "attribute",
+    "confirm",
+    "inspect",
+    "intervene",
+    "knock_out",
+    "lens",
+    "list_studies",
+    "load",
+    "log_prob",
+    "measure",
+    "open",
+    "patch",
+    "path_patch",
+    "record",
+]
+
+__version__ = version("reasonscope")
+
+_HOMES = {
+    "circuits.hooks": ("Signal", "intervene", "measure", "record"),
+    "circuits.inspection.ablation": ("ablate", "knock_out"),
+    "circuits.inspection.alignment": ("alignment",),
+    "circuits.inspection.attention": ("attention",),
+    "circuits.inspection.inspect": ("inspect",),
+    "circuits.inspection.lens": ("lens", "log_prob"),
+    "circuits.inspection.patching": ("attribute", "patch", "path_patch"),
+    "circuits.interventions.part": ("Part",),
+    "circuits.models.open": ("open",),
+    "circuits.sites": ("Site",),
+    "trained.errors": ("BadInput",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return globals().setdefault(name, getattr(import_module(home), name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+def list_studies() -> dict[str, str]:
+    """The studies and the papers that they are about."""
+    from circuits.study import STUDIES, find
+
+    return {slug: find(slug).title for slug in STUDIES}
+
+
+def load(run: str | Path) -> "Lab":
+    """A trained run, opened for measuring: its folder, or the name of a shipped one."""
+    from circuits.confirm import open_lab
+    from trained.store import open_run
+
+    return open_lab(open_run(str(run)))
+
+
+def confirm(
+    study: str,
+    model: "LanguageModel | str | None" = None,
+    *,
+    seeds: int | Iterable[int] | None = None,
+    only: str = "*",
+    preset: str = "quick",
+    out: str | Path = "runs",
+    **settings: Any,
+) -> "Confirmation":
+    """Judge a study's claims: on models that it trains, or on a language model.
+
+    Args:
+        study: its name, or `package.module:STUDY` for one of your own.
+        model: a language model (or what `open` takes) to judge on; None trains the
+            study's own models first, in this process, or finds them in `out`.
+        seeds: how many, or which; None for the preset's own number.
+        only: a pattern of claims, such as "lego.length.*".
+        preset: "quick", "paper" or another of the study's.
+        out: where runs are stored.
+        **settings: changes of the preset, such as `n_subjects=9`; a field of a group
+            as `**{"gpt.steps": 200}`.
+    """
+    from circuits.confirm import confirm_language, confirm_run
+    from circuits.study import Request, find
+    from circuits.training import prepare, train_run
+    from trained.config import override
+
+    numbers = tuple(range(seeds) if isinstance(seeds, int) else seeds or ())
+    changes = tuple(f"{key}={_text(value)}" for key, value in settings.items())
+    if model is None:
+        request = Request(study, preset, changes, numbers or None, out=Path(out))
+        run = prepare(request)
+        train_run(run, jobs=1)
+        return confirm_run(run, only=only)
+    chosen = find(study)
+    plan = chosen.language_preset(preset)
+    sizes = override(plan.config, changes)
+    if isinstance(model, str):
+        from circuits.models.open import open as open_model
+
+        model = open_model(model)
+    lab = chosen.language_lab(model, sizes, numbers or tuple(range(plan.n_seeds)))
+    return confirm_language(chosen, lab, preset=preset, only=only)
+
+
+def _text(value: Any) -> str:
+    """A value as it would be written after `--set key=`."""
+    several = isinstance(value, (tuple, list))
+    return ",".join(map(str, value)) if several else str(value)
