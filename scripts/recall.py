@@ -6,9 +6,9 @@ The same verdicts as `reasonscope confirm recall`, as library calls to start fro
 """
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
-from circuits.confirm import confirm_run, prepare, train_run
-from circuits.studies.recall.figures import attention
-from circuits.tables import console, print_verdicts
+from circuits.confirm import confirm_run, open_lab
+from circuits.report.tables import console, print_verdicts
+from circuits.training import prepare, train_run
 from probes.figures import save
 
 
@@ -19,7 +19,9 @@ def main() -> int:
     train_run(run, jobs=request.jobs)
     confirmation = confirm_run(run)
     print_verdicts(console(), str(run.path), confirmation.verdicts)
-    print(save(attention(run), run.path / "figures" / "attention.png"))
+    lab = open_lab(run)
+    figure = lab.study.figures["attention"](lab)
+    print(save(figure, run.path / "figures" / "attention.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED
 
 

@@ -10,10 +10,14 @@ Transformers". Only the last query is ever used, so patterns have one query row.
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from .relations import Table
+from trained.seeding import generator
+from trained.task import Batch
+
+from .task import Table, Vocabulary
 
 
 class RecallModel(HookedRootModule):
@@ -149,7 +153,7 @@ def constructed_memory(
     n_relations, n = table.shape
     subject = embedding[:n, None].expand(n, n, -1)
     answer = embedding[None, n : 2 * n].expand(n, n, -1)
-    fits = nn.functional.one_hot(table, n).to(embedding.dtype)
+    fits = F.one_hot(table, n).to(embedding.dtype)
     relations = embedding[2 * n : 2 * n + n_relations]
     rho = torch.einsum("r s a, r d -> s a d", fits, relations)
     keys = torch.stack([subject + rho, answer + subject, answer + rho])
@@ -163,9 +167,64 @@ def memory_neurons(table: Table) -> Int[Tensor, "use subject answer"]:
     return torch.arange(3 * n * n).reshape(3, n, n)
 
 
-def orthogonal_embedding(
-    size: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
-) -> Float[Tensor, "size size"]:
-    """A random orthogonal matrix; its rows are the token embeddings."""
-    gaussian = torch.randn(size, size, generator=generator, dtype=torch.float64)
+def token_embedding(
+    table: Table, seed: int, *, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "d_vocab d_model"]:
+    """The random orthogonal embedding of a seed, as wide as the vocabulary."""
+    size = Vocabulary.of(table).size
+    source = generator(seed, "recall", "embedding")
+    gaussian = torch.randn(size, size, generator=source, dtype=torch.float64)
     return torch.linalg.qr(gaussian).Q.to(dtype)
+
+
+def constructed_model(
+    table: Table,
+    n_examples: int,
+    seed: int,
+    *,
+    spread: float = 0.02,
+    dtype: torch.dtype = torch.float32,
+) -> RecallModel:
+    """The model with Lemma 1's memory.
+
+    Args:
+        table: the facts that it knows.
+        n_examples: how many it has room for.
+        seed: of the embedding and of the initial key-query matrix.
+        spread: the standard deviation of that matrix.
+        dtype: of all parameters.
+    """
+    embedding = token_embedding(table, seed, dtype=dtype)
+    keys, values = constructed_memory(table, embedding)
+    model = RecallModel(embedding, 2 * n_examples + 3, keys, values)
+    return started(model, spread, seed)
+
+
+@torch.no_grad()
+def started(model: RecallModel, spread: float, seed: int) -> RecallModel:
+    """The model with the random key-query matrix that full fine-tuning starts from."""
+    source = generator(seed, "recall", "key-query")
+    model.W_KQ.copy_(spread * torch.randn(model.W_KQ.shape, generator=source))
+    return model
+
+
+def two_step_loss(
+    model: RecallModel,
+    data: dict[str, Batch],
+    *,
+    words: Vocabulary,
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """Cross-entropy of the relation plus that of the answer, each among its kind."""
+    total = torch.zeros((), device=data["relation"].tokens.device)
+    for step, classes in (("relation", words.relations), ("answer", words.answers)):
+        logits = model(data[step].tokens)[:, 0, classes] / temperature
+        total = total + F.cross_entropy(logits, data[step].targets - classes.start)
+    return total
+
+
+def fact_loss(
+    model: RecallModel, batch: Batch, *, temperature: float
+) -> Float[Tensor, ""]:
+    """Cross-entropy of the third token over the whole vocabulary."""
+    return F.cross_entropy(model(batch.tokens)[:, 0] / temperature, batch.targets)

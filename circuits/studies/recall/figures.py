@@ -1,4 +1,4 @@
-"""The recall study's figures, drawn from a run."""
+"""The recall study's figures, drawn from a lab."""
 
 import torch
 from matplotlib.figure import Figure
@@ -6,73 +6,48 @@ from matplotlib.figure import Figure
 from probes.figures import attention_rows, bars, curve
 from probes.measurement import Measurement
 from trained.config import require
-from trained.recall.algorithm import Schedule
-from trained.recall.model import RecallModel
-from trained.recall.prompts import Prompts
-from trained.recall.setting import triple_table, unseen_prompts
-from trained.store import Run
 
-from . import causal, samples, warmup
-from .context import Context
-from .patterns import mean_attention
+from .lab import RecallLab
 
 ROWS = ("step 1, EoS asks", "step 2, relation asks")
 
 
-def attention(run: Run) -> Figure:
+def attention(lab: RecallLab) -> Figure:
     """Figures 2 and 4: attention rows of every model that was trained, first seed."""
-    context = Context(run)
-    panels = _attention_panels(context)
-    n_rows = -(-len(panels) // 2)
+    arms = [
+        arm
+        for arm in lab.settings
+        if arm.split("-")[0] in ("full", "partial", "triple", "pretrained")
+    ]
+    n_rows = -(-len(arms) // 2)
     figure = Figure(figsize=(13, 3.2 * n_rows), layout="constrained")
     axes = figure.subplots(n_rows, 2, squeeze=False).flatten()
-    for ax in axes[len(panels) :]:
+    for ax in axes[len(arms) :]:
         ax.set_axis_off()
-    for ax, (title, measured) in zip(axes, panels.items(), strict=False):
-        attention_rows(measured, ax)
-        ax.set_title(title)
+    for ax, arm in zip(axes, arms, strict=False):
+        attention_rows(attention_measurement(lab, arm), ax)
+        title = arm.replace("triple", "three examples").replace("-", ", ")
+        ax.set_title(f"{title}, T={lab.settings[arm].temperature:g}")
     figure.suptitle(
-        f"Attention after fine-tuning, n={context.config.n_subjects}, "
-        f"seed {context.seeds[0]}, mean over unseen prompts"
+        f"Attention after fine-tuning, n={lab.config.n_subjects}, "
+        f"seed {lab.seeds[0]}, mean over unseen prompts"
     )
     return figure
 
 
-def _attention_panels(context: Context) -> dict[str, Measurement]:
-    config, seed = context.config, context.seeds[0]
-    panels = {
-        f"{mode} fine-tuning, {kind} table, T={config.temperature:g}": (
-            attention_measurement(
-                context.fine_tuned(mode, kind, seed), context.prompts(kind, seed)
-            )
-        )
-        for kind in ("affine", "random")
-        for mode in ("partial", "full")
-    }
-    for arm in context.arms:
-        if arm == "triple" or arm.startswith("pretrained"):
-            model = context.restore(arm, seed)
-            assert isinstance(model, RecallModel)
-            prompts = context.prompts("random", seed)
-            if "triple" in arm:
-                table = triple_table(config, seed)
-                prompts = unseen_prompts(table, 3, config.n_test, seed)
-            title = arm.replace("triple", "three examples").replace("-", ", ")
-            panels[f"{title}, full fine-tuning"] = attention_measurement(model, prompts)
-    return panels
-
-
-def attention_measurement(model: RecallModel, prompts: Prompts) -> Measurement:
-    """The two attention rows of Figure 2, averaged over prompts of one seed."""
-    rows = [mean_attention(model, prompts, step=s) for s in ("relation", "answer")]
+def attention_measurement(lab: RecallLab, arm: str) -> Measurement:
+    """The two attention rows of Figure 2, averaged over prompts of the first seed."""
+    seed = lab.seeds_of(arm)[0]
+    rows = [lab.attention(arm, seed, step) for step in ("relation", "answer")]
     # The first step has no relation token yet: its cell stays blank.
     first = torch.cat([rows[0], rows[0].new_tensor([torch.nan])])
+    keys = key_labels(lab.settings[arm].n_examples)
     return Measurement(
         values=torch.stack([first, rows[1]]),
         axes=("query", "key"),
-        labels={"query": ROWS, "key": key_labels(prompts.n_examples)},
+        labels={"query": ROWS, "key": keys},
         name="attention",
-        provenance={"prompts": len(prompts.relation)},
+        provenance={"prompts": lab.config.n_test},
     )
 
 
@@ -82,79 +57,77 @@ def key_labels(n_examples: int) -> tuple[str, ...]:
     return (*pairs, f"s{n_examples + 1}", "EoS", "r*")
 
 
-def dynamics(run: Run) -> Figure:
+def dynamics(lab: RecallLab) -> Figure:
     """Algorithm 1 with three subjects: to the saddle, then one pair wins."""
-    context = Context(run)
-    seed, temperature = context.seeds[0], context.config.warmup_temperatures[0]
-    outcome = warmup.solve(temperature, [seed])
-    first_steps = Schedule.warmup(temperature).first_steps
-    panels = (
-        ("stage 1: symmetric gradient descent", 0, True),
-        ("stage 2: after a perturbation", 0, False),
-        ("stage 2: control without perturbation", 1, False),
-    )
-    figure = Figure(figsize=(15, 4.6), layout="constrained")
-    axes = figure.subplots(1, 3, sharey=True)
-    for ax, (title, replica, first) in zip(axes, panels, strict=True):
-        steps = outcome.path_steps
-        inside = steps < first_steps if first else steps >= first_steps
-        path = Measurement(
-            values=outcome.path[inside, replica].T,
+    course, warmup = lab.metrics("warmup"), lab.config.warmup
+    steps, keys = course["step"], key_labels(2)[:-1]
+    path = torch.stack([course[f"key{i}"][0] for i in range(len(keys))])
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    titles = "stage 1: symmetric gradient descent", "stage 2: after a perturbation"
+    for stage, (ax, title) in enumerate(zip(axes, titles, strict=True)):
+        inside = (steps >= warmup.saddle) == bool(stage)
+        since = (steps[inside] - stage * warmup.saddle) * warmup.stride
+        measured = Measurement(
+            values=path[:, inside],
             axes=("key", "step"),
-            labels={
-                "key": key_labels(2)[:-1],
-                "step": tuple((steps[inside] - (not first) * first_steps).tolist()),
-            },
+            labels={"key": keys, "step": tuple(since.tolist())},
             name="attention of EoS",
         )
-        curve(path, x="step", hue="key", ax=ax)
-        ax.set_xscale("symlog", linthresh=1)
+        curve(measured, x="step", hue="key", ax=ax)
+        ax.set_xscale("symlog", linthresh=10)
         ax.set_xlabel("gradient step of the stage")
         ax.set_title(title)
-    figure.suptitle(f"Algorithm 1, three subjects, T={temperature:g}, seed {seed}")
+    t, seed = warmup.temperatures[0], lab.seeds_of("warmup")[0]
+    figure.suptitle(f"Algorithm 1, three subjects, T={t:g}, seed {seed}, first draw")
     return figure
 
 
-def learning(run: Run) -> Figure:
+def learning(lab: RecallLab) -> Figure:
     """Figure 3: accuracy over the ceiling against the number of prompts."""
-    context = Context(run)
-    tables = context.config.sample_tables
+    sizes, tables = lab.config.samples.sizes, lab.config.samples.subjects
+    require(bool(tables), "prompts: this run has no samples.subjects")
     figure = Figure(figsize=(6.2 * len(tables), 4.8), layout="constrained")
     axes = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
-    for ax, table in zip(axes, tables, strict=True):
-        learned = samples.learning_curve(context, table)
-        curve(learned, x="prompts", hue="mode", ax=ax)
-        for name, values in samples.baselines(context, table).items():
+    for ax, n in zip(axes, tables, strict=True):
+        curve(lab.learning_curve(n), x="prompts", hue="mode", ax=ax)
+        for name, style in (("uniform", ":"), ("saddle", "--")):
+            values = lab.uniform_accuracy(n, saddle=name == "saddle")
             level = sum(values) / len(values)
-            style = "--" if name == "saddle" else ":"
             ax.axhline(level, color="0.4", linestyle=style, label=f"{name} attention")
         ax.set_xscale("log", base=2)
-        ax.set_xticks(context.config.sample_sizes, context.config.sample_sizes)
+        ax.set_xticks(sizes, sizes)
         ax.set_xlabel("fine-tuning prompts")
         ax.set_ylabel("relation accuracy / Bayes ceiling")
-        ax.set_title("affine table" if table == "affine" else f"random, n={table}")
+        ax.set_title(f"random table, n={n}")
         ax.legend()
     figure.suptitle("Fine-tuning prompts needed (mean and 95 % interval over seeds)")
     return figure
 
 
-def causes(run: Run) -> Figure:
-    """What interventions on the attention do to the relation's accuracy."""
-    context = Context(run)
-    require(context.config.n_examples == 2, "causes: drawn for n_examples=2 only")
-    observed = causal.observe(context)
-    names = ("uniform", "saddle", "pairwise", "one-pair", "subjects-only", "knock-out")
-    values = torch.tensor([observed[f"recall.cause.{n}"].values for n in names])
+def causes(lab: RecallLab) -> Figure:
+    """What the relation's accuracy loses without a word or a fact."""
+    require(lab.config.n_examples == 2, "causes: drawn for n_examples=2 only")
+    words = {"s1": "subject0", "a1": "answer0", "s2": "subject1", "a2": "answer1"}
+    words |= {"query": "query", "EoS": "end"}
+    values = {f"without {name}": lab.without(role) for name, role in words.items()}
+    values["fact 1 silenced"] = lab.silenced(0)
+    values["fact 2 silenced"] = lab.silenced(1)
+    values["others silenced"] = lab.silenced(None)
     measured = Measurement(
-        values=values,
+        values=torch.tensor(list(values.values())),
         axes=("intervention", "seed"),
-        labels={"intervention": names, "seed": context.seeds},
+        labels={
+            "intervention": tuple(values),
+            "seed": lab.seeds_of("full-affine"),
+        },
         name="relation accuracy",
     )
-    figure = Figure(figsize=(9, 4.8), layout="constrained")
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
     ax = bars(measured, x="intervention", ax=figure.subplots())
     ax.set_ylim(0, 1.05)
-    ax.set_title("Interventions on the trained model's attention, affine table")
+    ax.tick_params(axis="x", rotation=30)
+    ax.set_title("Interventions on attention and memory, affine table")
     return figure
 
 

@@ -6,20 +6,22 @@ import torch
 
 from trained.ensemble import leaves
 from trained.recall import arms as study
-from trained.recall import losses, setting
-from trained.recall.config import PAPER, QUICK, Config
-from trained.recall.model import RecallModel
-from trained.recall.prompts import Vocabulary
+from trained.recall.config import PAPER, QUICK, Config, Pretrained, Samples, Warmup
+from trained.recall.model import RecallModel, constructed_model, fact_loss
 from trained.recall.scores import PositionScores, TokenScores
+from trained.recall.task import draw_facts
 from trained.seeding import generator
+from trained.store import Run
+from trained.trainer import Engine
+from trained.training import train
 
 SMALL = Config(
     n_subjects=7,
     n_relations=20,
-    sample_sizes=(1, 4),
-    sample_tables=("affine", "5"),
-    sample_modes=("partial", "full-gd", "full-adam"),
-    pretrained_steps=3,
+    samples=Samples(
+        subjects=(5,), sizes=(1, 4), modes=("partial", "full-gd", "full-adam")
+    ),
+    pretrained=Pretrained(steps=3),
 )
 
 
@@ -31,18 +33,12 @@ def test_names_are_unique_and_every_figure_is_there():
     names = [arm.name for arm in study.arms(PAPER)]
     assert len(set(names)) == len(names)
     samples = [name for name in names if name.startswith("samples-")]
-    assert len(samples) == 4 * 3 * 6
+    assert len(samples) == 3 * 3 * 6
     others = {name for name in names if not name.startswith("samples-")}
     assert others == {
-        "full-affine",
-        "full-random",
-        "partial-affine",
-        "partial-random",
-        "triple",
-        "pretrained",
-        "pretrained-cold",
-        "pretrained-triple-0.01",
-        "pretrained-triple-0.06",
+        *("full-affine", "full-random", "partial-affine", "partial-random"),
+        *("few", "warmup", "triple", "pretrained"),
+        *("pretrained-triple-0.01", "pretrained-triple-0.06"),
     }
 
 
@@ -66,9 +62,10 @@ def test_models_by_mode():
     kinds = {
         "full-affine": RecallModel,
         "partial-affine": PositionScores,
-        "samples-affine-partial-1": PositionScores,
+        "samples-5-partial-1": PositionScores,
         "samples-5-full-gd-4": TokenScores,
         "pretrained": RecallModel,
+        "warmup": PositionScores,
     }
     for name, kind in kinds.items():
         assert isinstance(arms[name].build(0), kind)
@@ -81,16 +78,13 @@ def test_only_the_key_query_matrix_is_fine_tuned():
     pretrain, fine_tune = arms["pretrained"].stages
     assert pretrain.trainable == ("*",)
     assert fine_tune.trainable == ("*W_KQ",)
-    assert arms["pretrained"].save_steps == (0, SMALL.pretrained_steps)
+    assert arms["pretrained"].save_steps == (SMALL.pretrained.steps,)
 
 
 def test_the_memory_that_is_pretrained_starts_small_and_wide():
     model = by_name(SMALL)["pretrained"].build(0)
     assert model.memory.W_in.shape == (12 * 49, 35)
     assert float(model.memory.W_in.detach().std()) == pytest.approx(0.05, rel=0.05)
-    cold = by_name(SMALL)["pretrained-cold"].build(0)
-    assert torch.equal(cold.memory.W_in, model.memory.W_in)
-    assert torch.equal(cold.W_KQ, model.W_KQ)
     constructed = by_name(SMALL)["full-random"].build(0)
     assert torch.equal(constructed.W_KQ, model.W_KQ)
 
@@ -118,52 +112,114 @@ def test_modes_of_figure_3_see_the_same_prompts_and_more_prompts_contain_fewer()
     assert tokens["full-gd-4"].shape == (4, 6)
 
 
-def test_test_prompts_are_not_the_training_prompts():
-    stage = by_name(QUICK)["samples-affine-partial-8"].stages[0]
-    seen = {tuple(row) for row in stage.data(0, 0)["tokens"].tolist()}
-    table = setting.table_of(QUICK, "affine", 0)
-    unseen = setting.unseen_prompts(table, 2, 2000, 0).relation_step().tokens.tolist()
-    # 56 * 336 prompts exist: a few of the 2000 coincide by chance, about one.
-    assert sum(tuple(row) in seen for row in unseen) < 10
+def test_held_out_prompts_are_the_unseen_ones():
+    arm, setting = by_name(SMALL)["full-affine"], study.settings(SMALL)["full-affine"]
+    batch = arm.held_out(0)
+    unseen = setting.unseen(SMALL.n_test, 0).relation_step()
+    assert torch.equal(batch.tokens, unseen.tokens)
+    assert set(batch.roles) >= {"subject0", "answer1", "query", "end"}
 
 
-def test_tables_depend_on_the_seed_and_are_shared_between_arms():
-    config = replace(QUICK, sample_tables=("8",))
-    headline = setting.table_of(config, "random", 3)
-    assert torch.equal(headline, setting.sample_table(config, "8", 3))
-    assert not torch.equal(headline, setting.table_of(config, "random", 4))
-    assert setting.triple_table(config, 0).shape == (512, 8)
+def test_the_whole_table_and_a_part_of_it():
+    settings = study.settings(SMALL)
+    whole, part = (settings[name].table(3) for name in ("full-affine", "few"))
+    assert torch.equal(part, whole[:21])
+    assert settings["full-random"] is settings["partial-random"]
 
 
 def test_the_constructed_model_starts_from_a_small_matrix():
-    table = setting.table_of(QUICK, "affine", 0)
-    model = setting.constructed_model(table, 2, 0)
+    model = by_name(QUICK)["full-affine"].build(0)
     assert float(model.W_KQ.detach().std()) == pytest.approx(0.02, rel=0.05)
-    again = setting.constructed_model(table, 2, 0, dtype=torch.float64)
-    assert torch.allclose(model.W_E.double(), again.W_E, atol=1e-6)
-    assert torch.allclose(model.W_KQ.double(), again.W_KQ, atol=1e-8)
-
-
-def test_facts_leave_out_each_token_equally_often():
-    table = setting.table_of(SMALL, "random", 0)
-    batch = losses.draw_facts(table, 3000, generator=generator(0, "facts"))
-    tokens = torch.cat([batch.tokens, batch.targets[:, None]], 1)
-    subject, answer, relation = tokens.sort(1).values.unbind(1)
-    assert torch.equal(table[relation - 14, subject], answer - 7)
-    words = Vocabulary.of(table)
-    kinds = (batch.targets >= 7).long() + (batch.targets >= 14).long()
-    shares = kinds.bincount(minlength=3) / 3000
-    assert shares.tolist() == pytest.approx([1 / 3] * 3, abs=0.04)
-    assert int(tokens.max()) < words.end
-    first = (batch.tokens[:, 0] < batch.tokens[:, 1]).double().mean()
-    assert float(first) == pytest.approx(0.5, abs=0.04)
+    wide = by_name(replace(QUICK, spread=0.1))["full-affine"].build(0)
+    assert torch.allclose(wide.W_KQ, 5 * model.W_KQ)
 
 
 def test_facts_are_asked_over_the_whole_vocabulary():
-    table = setting.table_of(SMALL, "affine", 0)
+    table = study.settings(SMALL)["full-affine"].table(0)
     # Exactly equal tokens: the loss is the logarithm of the vocabulary's size.
-    model = setting.constructed_model(table, 2, 0)
+    model = constructed_model(table, 2, 0)
     model.memory.W_out.data.zero_()
-    batch = losses.draw_facts(table, 10, generator=generator(0, "facts"))
-    loss = losses.fact_loss(model, batch, temperature=1.0)
+    batch = draw_facts(table, 10, generator=generator(0, "facts"))
+    loss = fact_loss(model, batch, temperature=1.0)
     assert loss.item() == pytest.approx(math.log(57), abs=1e-5)
+
+
+WARM = Warmup(temperatures=(0.05,), draws=4, steps=300, escape_steps=300)
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """A short warm-up: the query's and EoS' weights fall like 1 / steps."""
+    config = replace(QUICK, warmup=WARM)
+    run = Run.create(tmp_path_factory.mktemp("warm") / "run", {"seeds": [0, 1]})
+    train(run, [by_name(config)["warmup"]], engine=Engine())
+    return run
+
+
+def test_symmetric_gradients_end_at_the_saddle(warm):
+    weights = warm.weights("warmup", WARM.saddle)["theta"]
+    assert torch.equal(weights[0], weights[1])
+    attention = weights[0].softmax(-1)
+    saddle = torch.tensor([0.25, 0.25, 0.25, 0.25, 0, 0], dtype=torch.float64)
+    assert float((attention - saddle).abs().max()) < 0.02
+    # The pairs are exactly equal, so the two relations tie exactly.
+    assert torch.equal(attention[:, 0], attention[:, 2])
+    assert torch.equal(attention[:, 1], attention[:, 3])
+
+
+def test_a_perturbation_leaves_it_for_the_pairwise_pattern(warm):
+    copies = warm.weights("warmup")["theta"].unflatten(1, (2, 2, -1)).softmax(-1)
+    draws = copies[:, 0, 0].flatten(0, 1)
+    for v in draws:
+        ordered = v.sort().values
+        assert ordered[2:4].tolist() == pytest.approx([0.133] * 2, abs=5e-3)
+        assert ordered[4:].tolist() == pytest.approx([0.367] * 2, abs=5e-3)
+        # The two equal tokens are one pair, not one of each.
+        assert abs(v[0] - v[1]) < abs(v[0] - v[2])
+    assert (draws[:, 0] < draws[:, 2]).unique().numel() == 2
+    # Nothing parts the pairs of a symmetric perturbation; at high temperature one goes.
+    symmetric, hot = copies[:, 0, 1].flatten(0, 1), copies[:, 1, 0].flatten(0, 1)
+    assert torch.equal(symmetric[:, :2], symmetric[:, 2:4])
+    assert float(torch.minimum(hot[:, 0], hot[:, 2]).max()) < 0.01
+
+
+def test_the_course_of_the_first_draw_is_recorded(warm):
+    course = warm.metrics("warmup")
+    path = torch.stack([course[f"key{i}"][0] for i in range(6)])
+    assert path[:, 0].tolist() == pytest.approx([1 / 6] * 6)
+    end = warm.weights("warmup")["theta"][0, 0].softmax(-1)
+    assert torch.allclose(path[:, -1], end)
+    assert course["step"][-1] == 60
+
+
+def test_symmetric_perturbations_are_as_long_and_keep_the_pairs_equal():
+    moved = by_name(QUICK)["warmup"].build(3).perturbation.detach()
+    random, symmetric = moved.unflatten(0, (4, 2, -1)).unbind(1)
+    assert torch.allclose(random.norm(dim=-1), symmetric.norm(dim=-1))
+    assert torch.allclose(symmetric[..., :2], symmetric[..., 2:4])
+    assert not torch.allclose(random[..., :2], random[..., 2:4])
+    other = by_name(QUICK)["warmup"].build(4).perturbation.detach()
+    assert not torch.equal(moved, other)
+
+
+def test_twins_are_trained_alike_on_permuted_answers():
+    arms = by_name(replace(QUICK, twins=True))
+    twins = {name for name in arms if name.endswith("-shuffled")}
+    assert twins == {f"{n}-shuffled" for n in ("full-affine", "full-random", "warmup")}
+    real, twin = (arms[n].stages[0] for n in ("full-random", "full-random-shuffled"))
+    for step in ("relation", "answer"):
+        one, other = real.data(0, 5)[step], twin.data(0, 5)[step]
+        assert torch.equal(one.tokens, other.tokens)
+        assert not torch.equal(one.targets, other.targets)
+        assert torch.equal(one.targets.sort().values, other.targets.sort().values)
+    targets = arms["warmup-shuffled"].stages[0].data(0, 0)["targets"]
+    counts = arms["warmup"].stages[0].data(0, 0)["counts"]
+    assert torch.allclose(targets, counts / 6)
+
+
+def test_a_twin_of_the_warm_up_looks_away_from_the_pairs(tmp_path):
+    arms = by_name(replace(QUICK, twins=True, warmup=WARM))
+    run = Run.create(tmp_path / "run", {"seeds": [0]})
+    train(run, [arms["warmup-shuffled"]], engine=Engine())
+    attention = run.weights("warmup-shuffled")["theta"][0].softmax(-1)
+    assert float((attention - 1 / 6).abs().max()) < 0.01

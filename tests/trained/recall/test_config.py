@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from trained.config import as_dict, from_dict, override
@@ -9,6 +7,7 @@ from trained.recall.config import (
     PRESETS,
     QUICK,
     Config,
+    Samples,
     is_prime_power,
     prime_base,
 )
@@ -27,8 +26,13 @@ def test_the_presets_are_the_paper_sizes():
 
 
 def test_the_few_prompts_are_eight_where_eight_are_run():
-    assert QUICK.few_prompts == PAPER.few_prompts == 8
-    assert replace(QUICK, sample_sizes=(2, 5)).few_prompts == 5
+    assert QUICK.samples.few == PAPER.samples.few == 8
+    assert Samples(sizes=(2, 5)).few == 5
+
+
+def test_groups_are_reached_by_their_keys():
+    changed = override(QUICK, ["warmup.steps=50", "triple.temperature=0.02"])
+    assert (changed.warmup.steps, changed.triple.temperature) == (50, 0.02)
 
 
 def test_prime_powers_and_their_bases():
@@ -43,23 +47,29 @@ def test_prime_powers_and_their_bases():
     [
         ["n_subjects=6"],
         ["n_subjects=2", "n_relations=2"],
-        ["theorem_subjects=8,10"],
-        ["theorem_subjects="],
         ["n_examples=1"],
         ["n_examples=5"],
         ["n_subjects=3", "n_relations=6", "n_examples=3"],
         ["n_subjects=3", "n_relations=7"],
         ["n_relations=1"],
         ["temperature=0"],
-        ["warmup_temperatures="],
-        ["low_temperatures=-0.1"],
-        ["sample_tables=2"],
-        ["sample_tables=other"],
-        ["sample_modes=half"],
-        ["sample_sizes=0,8"],
+        ["warmup.temperatures="],
+        ["few.temperature=-0.1"],
+        ["few.temperature=2"],
+        ["few.share=1"],
+        ["warmup.draws=0"],
+        ["warmup.hot=0.08"],
+        ["warmup.temperatures=0.2"],
+        ["warmup.steps=15"],
+        ["warmup.escape_steps=0"],
+        ["warmup.temperatures=0.05,0.05"],
+        ["samples.subjects=2"],
+        ["samples.subjects=8,8"],
+        ["samples.modes=half"],
+        ["samples.sizes=0,8"],
         ["full_steps=0"],
-        ["triple_steps=-1"],
-        ["pretrained_steps=-1"],
+        ["triple.steps=-1"],
+        ["pretrained.steps=-1"],
         ["n_test=10"],
     ],
 )
@@ -73,9 +83,9 @@ def test_impossible_sizes_are_refused(assignments):
     [
         # 64 distinct bijections of four subjects, 512 of five: there are not as many,
         # and drawing them would never end.
-        ["sample_tables=4"],
-        ["n_subjects=5", "n_relations=20", "triple_steps=1"],
-        ["n_subjects=5", "n_relations=20", "pretrained_steps=1"],
+        ["samples.subjects=4"],
+        ["n_subjects=5", "n_relations=20", "triple.steps=1"],
+        ["n_subjects=5", "n_relations=20", "pretrained.steps=1"],
     ],
 )
 def test_tables_with_more_rows_than_bijections_are_refused(assignments):
@@ -89,8 +99,8 @@ def test_tables_with_more_rows_than_bijections_are_refused(assignments):
         ["n_subjects=3", "n_relations=6"],
         ["n_subjects=5", "n_relations=120", "n_examples=4"],
         ["n_subjects=16", "n_examples=3"],
-        ["sample_tables=affine,5"],
-        ["triple_steps=1"],
+        ["samples.subjects=5"],
+        ["triple.steps=1"],
     ],
 )
 def test_small_and_large_sizes_are_allowed(assignments):

@@ -8,10 +8,16 @@ from trained.recall.model import (
     RecallModel,
     constructed_memory,
     memory_neurons,
-    orthogonal_embedding,
+    token_embedding,
 )
-from trained.recall.prompts import Prompts, Vocabulary, draw_prompts
-from trained.recall.relations import affine_table, all_bijections, random_table
+from trained.recall.task import (
+    Episodes,
+    Vocabulary,
+    affine_table,
+    all_bijections,
+    draw_episodes,
+    random_table,
+)
 from trained.seeding import generator
 
 PATTERN = Site("pattern")
@@ -24,10 +30,7 @@ TABLES = {
 
 
 def model_of(table, n_examples=2):
-    size = Vocabulary.of(table).size
-    embedding = orthogonal_embedding(
-        size, generator=generator(0, "embedding"), dtype=torch.float64
-    )
+    embedding = token_embedding(table, 0, dtype=torch.float64)
     keys, values = constructed_memory(table, embedding)
     model = RecallModel(embedding, 2 * n_examples + 3, keys, values)
     return model.requires_grad_(False)
@@ -40,8 +43,8 @@ def logits_of(model, first, second):
 
 
 def test_the_embedding_is_orthogonal():
-    phi = orthogonal_embedding(20, generator=generator(0, "e"), dtype=torch.float64)
-    assert torch.allclose(phi @ phi.T, torch.eye(20, dtype=torch.float64), atol=1e-12)
+    phi = token_embedding(all_bijections(3), 0, dtype=torch.float64)
+    assert torch.allclose(phi @ phi.T, torch.eye(13, dtype=torch.float64), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["all 3", "sparse 9"])
@@ -82,7 +85,7 @@ def test_the_memory_has_three_neurons_per_pair_also_without_a_relation():
 
 
 def test_table_2_of_the_paper():
-    prompt = Prompts(all_bijections(3), torch.tensor([0]), torch.tensor([[0, 1, 2]]))
+    prompt = Episodes(all_bijections(3), torch.tensor([0]), torch.tensor([[0, 1, 2]]))
     model = model_of(prompt.table)
     raw = torch.rand(6, generator=generator(0, "v"), dtype=torch.float64)
     v1, v2, v3, v4, v5, _ = v = raw / raw.sum()
@@ -112,7 +115,7 @@ def test_equation_18_and_the_second_step(name, k):
     table = TABLES[name]
     n = table.shape[1]
     model = model_of(table, k)
-    prompts = draw_prompts(table, k, 20, generator=generator(0, "prompts"))
+    prompts = draw_episodes(table, k, 20, generator=generator(0, "prompts"))
     noise = torch.rand(20, 2 * k + 3, generator=generator(0, "v"), dtype=torch.float64)
     v = noise[:, :-1] / noise[:, :-1].sum(1, keepdim=True)
     q = noise / noise.sum(1, keepdim=True)
@@ -145,7 +148,7 @@ def spread(logits):
 def test_dropping_empty_rows_would_break_lemma_4():
     table = TABLES["sparse 9"]
     model = model_of(table)
-    prompts = draw_prompts(table, 2, 50, generator=generator(0, "prompts"))
+    prompts = draw_episodes(table, 2, 50, generator=generator(0, "prompts"))
     tokens = prompts.relation_step().tokens
     whole = model(tokens)[:, 0, 9:18]
     empty = (model.memory.W_out.reshape(3, 81, -1)[1].norm(dim=1) == 0).repeat(3)
@@ -159,7 +162,7 @@ def test_the_forward_pass_is_the_papers_formula():
     model = model_of(table)
     source = generator(0, "W")
     model.W_KQ.data.normal_(generator=source)
-    prompts = draw_prompts(table, 2, 5, generator=source)
+    prompts = draw_episodes(table, 2, 5, generator=source)
     for batch in prompts.steps().values():
         logits = model(batch.tokens)
         for row, tokens in zip(logits, batch.tokens, strict=True):
@@ -174,7 +177,7 @@ def test_the_forward_pass_is_the_papers_formula():
 def test_transformer_lens_sees_every_site():
     table = TABLES["affine 8"]
     model = model_of(table)
-    tokens = draw_prompts(table, 2, 4, generator=generator(0, "p"))
+    tokens = draw_episodes(table, 2, 4, generator=generator(0, "p"))
     tokens = tokens.relation_step().tokens
     logits, cache = model.run_with_cache(tokens)
     shapes = {name: tuple(cache[name].shape) for name in cache}
@@ -193,7 +196,7 @@ def test_transformer_lens_sees_every_site():
 def test_recording_agrees_with_the_cache_and_identity_edits_change_nothing():
     table = TABLES["all 3"]
     model = model_of(table)
-    tokens = draw_prompts(table, 2, 3, generator=generator(0, "p"))
+    tokens = draw_episodes(table, 2, 3, generator=generator(0, "p"))
     tokens = tokens.relation_step().tokens
     wanted = [Site(k) for k in ("pattern", "resid_mid", "mlp_act", "resid_post")]
     with record(model, wanted) as seen:

@@ -1,19 +1,33 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from trained.recall import losses, setting
-from trained.recall.prompts import Vocabulary, draw_prompts
-from trained.recall.relations import affine_table, random_table
+from trained.recall.model import constructed_model, two_step_loss
 from trained.recall.scores import (
+    Pace,
     PositionScores,
     TokenScores,
+    ball,
     both_steps_loss,
+    descended,
+    displace,
     install,
-    mean_relation_accuracy,
     mean_relation_loss,
+    mirrored,
     relation_quantities,
+    strided_loss,
+    within_symmetry,
 )
+from trained.recall.task import (
+    Vocabulary,
+    affine_table,
+    draw_episodes,
+    random_table,
+    shuffle_counts,
+)
+from trained.recall.theory import quadratic_forms, relation_loss
 from trained.seeding import generator
 
 T = 0.05
@@ -26,12 +40,12 @@ def drawn(kind, k, count=8):
         table = affine_table(5, generator=source)
     else:
         table = random_table(5, 20, generator=source)
-    return draw_prompts(table, k, count, generator=source)
+    return draw_episodes(table, k, count, generator=source)
 
 
 def model_of(prompts):
     k = prompts.n_examples
-    return setting.constructed_model(prompts.table, k, 0, dtype=torch.float64)
+    return constructed_model(prompts.table, k, 0, dtype=torch.float64)
 
 
 def relation_cross_entropy(model, prompts):
@@ -56,6 +70,7 @@ def twin(model, prompts, optimiser):
         model.W_E,
         prompts.n_examples,
         optimiser=optimiser,
+        spread=0.02,
         generator=generator(0, "unused"),
     ).double()
     scores.vector.data = query_image(model, prompts) / scores.scale
@@ -71,7 +86,7 @@ def test_installed_scores_give_the_real_model_the_same_losses(kind, k):
     model = install(model_of(prompts), scores.theta, scores.omega)
     data = relation_quantities(prompts)
     n = prompts.table.shape[1]
-    expected = losses.two_step_loss(
+    expected = two_step_loss(
         model, prompts.steps(), words=Vocabulary.of(prompts.table), temperature=T
     )
     both = both_steps_loss(scores, data, n_subjects=n, temperature=T)
@@ -123,9 +138,7 @@ def test_gradient_descent_on_token_scores_is_that_on_the_matrix(kind, k, steps):
     for _ in range(5):
         real = relation_cross_entropy(model, prompts)
         if steps == "both":
-            real = losses.two_step_loss(
-                model, prompts.steps(), words=words, temperature=T
-            )
+            real = two_step_loss(model, prompts.steps(), words=words, temperature=T)
         descend(model.W_KQ, real, on_matrix)
         loss = mean_relation_loss(scores, data, temperature=T)
         descend(scores.vector, loss, on_vector)
@@ -175,7 +188,7 @@ def test_torchs_own_epsilon_hardly_matters_in_the_first_step():
 def test_token_scores_start_as_small_as_the_matrix_does(optimiser):
     embedding = torch.eye(3000)
     scores = TokenScores(
-        embedding, 2, optimiser=optimiser, generator=generator(0, "start")
+        embedding, 2, optimiser=optimiser, spread=0.02, generator=generator(0, "start")
     )
     spread = float((scores.scale * scores.vector.detach()).std())
     assert spread == pytest.approx(0.02 * 2**0.5, rel=0.05)
@@ -187,6 +200,87 @@ def test_position_scores_start_uniform():
     scores, data = PositionScores(2), relation_quantities(prompts)
     attention = scores.attention(data["tokens"])
     assert attention.tolist()[0] == pytest.approx([1 / 6] * 6)
-    accuracy = mean_relation_accuracy(scores, data)
-    assert float(accuracy) == pytest.approx(1 / 6)
     assert "forms" not in scores.state_dict()
+
+
+def by_autograd(theta, data, pace, steps):
+    """Gradient descent as the definition has it."""
+    forms = quadratic_forms(2)
+    for _ in range(steps):
+        theta = theta.detach().requires_grad_()
+        counts = data["counts"].expand(len(theta), -1)
+        heat = pace.temperature
+        loss = relation_loss(theta.softmax(-1), counts, forms, temperature=heat)
+        (slope,) = torch.autograd.grad(loss.sum(), theta)
+        even = torch.where(pace.held, (slope + mirrored(slope)) / 2, slope)
+        theta = theta - pace.rate * even
+    return theta.detach()
+
+
+def paced():
+    """Three copies, each with its own temperature and rate, the last one held."""
+    heat = torch.tensor([[0.05], [0.02], [0.03]], dtype=torch.float64)
+    return Pace(heat, 100 * heat**2, torch.tensor([[False], [False], [True]]))
+
+
+def test_every_copy_descends_as_autograd_would_have_it():
+    data = {"counts": relation_quantities(drawn("affine", 2, 1))["counts"]}
+    start = torch.randn(3, 6, generator=generator(0, "m"), dtype=torch.float64)
+    ahead = descended(start, data, quadratic_forms(2), paced(), 7)
+    assert torch.allclose(ahead, by_autograd(start, data, paced(), 7), atol=1e-12)
+
+
+def test_one_step_of_rate_one_takes_the_whole_stride():
+    data = {"counts": relation_quantities(drawn("affine", 2, 1))["counts"]}
+    moved = torch.randn(3, 13, generator=generator(0, "m"), dtype=torch.float64)
+    copies = PositionScores(2, perturbations=moved, dtype=torch.float64)
+    with torch.no_grad():
+        displace(dict(copies.named_parameters()))
+    before = copies.theta.detach().clone()
+    loss = strided_loss(copies, data, pace=paced(), stride=5)
+    (slope,) = torch.autograd.grad(loss, copies.theta)
+    ahead = descended(before, data, copies.forms, paced(), 5)
+    assert torch.allclose(before - slope, ahead, atol=1e-12)
+    counts = data["counts"].expand(3, -1)
+    heat = paced().temperature
+    own = relation_loss(before.softmax(-1), counts, copies.forms, temperature=heat)
+    assert float(loss.detach()) == pytest.approx(float(own.sum()))
+
+
+def test_equal_targets_draw_attention_to_nothing_that_tells_relations_apart():
+    data = relation_quantities(drawn("random", 2, 1))
+    shuffled = shuffle_counts({"counts": data["counts"]}, generator(0, "unused"))
+    start = torch.zeros(3, 6, dtype=torch.float64)
+    start[:, 0] += 0.5
+    forms, pace = quadratic_forms(2), paced()
+    real = descended(start, data, forms, pace, 200).softmax(-1)
+    twin = descended(start, shuffled, forms, pace, 200).softmax(-1)
+    assert float(real[:, :4].sum(1).min()) > 0.6 > float(twin[:, :4].sum(1).max())
+
+
+def test_held_copies_stay_symmetric_and_others_do_not():
+    data = {"counts": relation_quantities(drawn("affine", 2, 1))["counts"]}
+    pace = replace(paced(), held=torch.ones(3, 1, dtype=torch.bool))
+    zero = torch.zeros(3, 6, dtype=torch.float64)
+    held = descended(zero, data, quadratic_forms(2), pace, 300)
+    assert torch.equal(held[:, :2], held[:, 2:4])
+    free = descended(
+        zero + 1e-6 * torch.eye(6)[0], data, quadratic_forms(2), paced(), 300
+    )
+    assert float((free[0, 0] - free[0, 2]).abs()) > 0.1
+
+
+def test_a_symmetric_displacement_is_as_long():
+    moved = ball(0.01, 13, generator=generator(0, "ball"))
+    even = within_symmetry(moved)
+    assert float(even.norm()) == pytest.approx(float(moved.norm()))
+    assert torch.equal(even[:2], even[2:4])
+
+
+def test_a_perturbation_is_uniform_in_its_ball():
+    source = generator(0, "ball")
+    norms = torch.stack([ball(0.01, 13, generator=source).norm() for _ in range(400)])
+    assert float(norms.max()) <= 0.01
+    # Uniform in 13 dimensions: P(norm <= 0.9 radius) = 0.9^13 = .254.
+    share = float((norms <= 0.009).double().mean())
+    assert share == pytest.approx(0.9**13, abs=0.08)

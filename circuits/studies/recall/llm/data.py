@@ -1,11 +1,15 @@
-"""Few-shot prompts of one hidden relation, and what a model knows without them.
+"""General knowledge, few-shot prompts of one hidden relation, and what a model knows.
+
+Typed relations: one country has a capital, a language and a continent, told apart by
+their kind. Shared: the item after and the item before in a list have the same answers,
+so that only the pairing of subjects and answers tells which is meant.
 
 Worked example, two demonstrations: subjects (France, Japan, Italy), answers (Paris,
 Tokyo, Rome) give "France -> Paris, Japan -> Tokyo, Italy ->" and the target " Rome".
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,16 +18,107 @@ from torch import Tensor
 
 from circuits.interventions.passes import answer_logits
 from circuits.models.language_model import LanguageModel
-from circuits.models.prompts import Prompts
-from circuits.models.spans import Piece, opening, spanned
+from circuits.models.prompts import Piece, opening, spanned
 from trained.errors import BadInput
+from trained.task import Batch
 
-from .facts import Relation
+from . import Settings
 
-N_PAIRS = 4
-"""Demonstrations; with fewer, a correlation over pairs says nothing."""
-SEPARATORS = (" ->", ":")
-"""Both are used in turn."""
+
+@dataclass(frozen=True)
+class Relation:
+    """Facts of one kind.
+
+    Attributes:
+        facts: subject -> answer.
+        question: the beginning of a sentence that the answer ends.
+        names: words for the relation itself.
+    """
+
+    facts: Mapping[str, str]
+    question: str = ""
+    names: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The different answers, in the order of the facts."""
+        return tuple(dict.fromkeys(self.facts.values()))
+
+
+_COUNTRIES: dict[str, tuple[str, str, str]] = {
+    "Afghanistan": ("Kabul", "Persian", "Asia"),
+    "Austria": ("Vienna", "German", "Europe"),
+    "Belgium": ("Brussels", "Dutch", "Europe"),
+    "China": ("Beijing", "Chinese", "Asia"),
+    "Denmark": ("Copenhagen", "Danish", "Europe"),
+    "Egypt": ("Cairo", "Arabic", "Africa"),
+    "England": ("London", "English", "Europe"),
+    "Finland": ("Helsinki", "Finnish", "Europe"),
+    "France": ("Paris", "French", "Europe"),
+    "Germany": ("Berlin", "German", "Europe"),
+    "Greece": ("Athens", "Greek", "Europe"),
+    "Hungary": ("Budapest", "Hungarian", "Europe"),
+    "India": ("Delhi", "Hindi", "Asia"),
+    "Iran": ("Tehran", "Persian", "Asia"),
+    "Iraq": ("Baghdad", "Arabic", "Asia"),
+    "Ireland": ("Dublin", "English", "Europe"),
+    "Israel": ("Jerusalem", "Hebrew", "Asia"),
+    "Italy": ("Rome", "Italian", "Europe"),
+    "Japan": ("Tokyo", "Japanese", "Asia"),
+    "Kenya": ("Nairobi", "English", "Africa"),
+    "Netherlands": ("Amsterdam", "Dutch", "Europe"),
+    "Nigeria": ("Abuja", "English", "Africa"),
+    "Norway": ("Oslo", "Norwegian", "Europe"),
+    "Poland": ("Warsaw", "Polish", "Europe"),
+    "Portugal": ("Lisbon", "Portuguese", "Europe"),
+    "Russia": ("Moscow", "Russian", "Europe"),
+    "South Korea": ("Seoul", "Korean", "Asia"),
+    "Spain": ("Madrid", "Spanish", "Europe"),
+    "Sudan": ("Khartoum", "Arabic", "Africa"),
+    "Sweden": ("Stockholm", "Swedish", "Europe"),
+    "Syria": ("Damascus", "Arabic", "Asia"),
+    "Thailand": ("Bangkok", "Thai", "Asia"),
+    "Turkey": ("Ankara", "Turkish", "Asia"),
+    "Vietnam": ("Hanoi", "Vietnamese", "Asia"),
+}
+
+
+def _column(place: int, question: str, *names: str) -> Relation:
+    facts = {country: answers[place] for country, answers in _COUNTRIES.items()}
+    return Relation(facts, question, names)
+
+
+TYPED: tuple[Relation, ...] = (
+    _column(0, "The capital of {} is the city of", "capital", "city", "Capital"),
+    _column(1, "The main language of {} is", "language", "languages", "Language"),
+    _column(2, "{} is on the continent of", "continent", "region", "Continent"),
+)
+"""Relations of the same subjects, told apart by the kind of their answers."""
+
+_LISTS: tuple[tuple[str, ...], ...] = (
+    ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+    (
+        *("January", "February", "March", "April", "May", "June", "July", "August"),
+        *("September", "October", "November", "December"),
+    ),
+    tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+    (
+        *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
+        *("ten", "eleven", "twelve"),
+    ),
+)
+
+
+def _neighbours(items: tuple[str, ...]) -> tuple[Relation, Relation]:
+    """The item after and the item before; subjects are those that have both."""
+    inner = range(1, len(items) - 1)
+    after = {items[i]: items[i + 1] for i in inner}
+    before = {items[i]: items[i - 1] for i in inner}
+    return Relation(after), Relation(before)
+
+
+SHARED: tuple[tuple[Relation, Relation], ...] = tuple(map(_neighbours, _LISTS))
+"""For each list its two relations: the same subjects and nearly the same answers."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +150,7 @@ class Episode:
 
 
 def episodes(
+    settings: Settings,
     relations: Sequence[Relation],
     subjects: Sequence[str],
     queries: Sequence[str],
@@ -64,6 +160,7 @@ def episodes(
     """Groups of prompts with equal subjects, one prompt for every relation.
 
     Args:
+        settings: the number of demonstrations, the separators.
         relations: what the subjects have.
         subjects: what demonstrations are drawn from.
         queries: what is asked for, in turn.
@@ -74,15 +171,15 @@ def episodes(
     for group in range(n_groups):
         query = queries[group % len(queries)]
         others = [subject for subject in subjects if subject != query]
-        chosen = (*source.sample(others, N_PAIRS), query)
-        separator = SEPARATORS[group % len(SEPARATORS)]
+        chosen = (*source.sample(others, settings.pairs), query)
+        separator = settings.separators[group % len(settings.separators)]
         for index, relation in enumerate(relations):
             answers = tuple(relation.facts[subject] for subject in chosen)
             drawn.append(Episode(index, group, chosen, answers, separator))
     return drawn
 
 
-def written(model: LanguageModel, several: Sequence[Episode]) -> Prompts:
+def written(model: LanguageModel, several: Sequence[Episode]) -> Batch:
     """Episodes as prompts.
 
     Roles: subject0, separator0, answer0 and so on, subjects, separators and answers
@@ -92,7 +189,7 @@ def written(model: LanguageModel, several: Sequence[Episode]) -> Prompts:
     prompts = spanned(model, texts, [f" {e.answers[-1]}" for e in several])
     roles = dict(prompts.roles)
     for name in ("subject", "separator", "answer"):
-        parts = [roles[f"{name}{i}"] for i in range(N_PAIRS)]
+        parts = [roles[f"{name}{i}"] for i in range(len(several[0].subjects) - 1)]
         roles[f"{name}s"] = torch.cat(parts, 1)
     return replace(prompts, roles=roles)
 
@@ -164,7 +261,7 @@ def known(model: LanguageModel, relations: Sequence[Relation]) -> list[str]:
 
 
 def best_among(
-    model: LanguageModel, prompts: Prompts, candidates: Int[Tensor, " answer"]
+    model: LanguageModel, prompts: Batch, candidates: Int[Tensor, " answer"]
 ) -> Int[Tensor, " batch"]:
     """The likeliest next token of some."""
     logits = answer_logits(model, prompts)[:, candidates]
@@ -183,3 +280,61 @@ def accuracy(
     answers = [model.token(f" {e.answers[-1]}") for e in several]
     best = candidates[logits[:, candidates].argmax(-1)]
     return float((best == torch.tensor(answers, device=best.device)).double().mean())
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Prompts whose last residual is replaced by that of others.
+
+    Attributes:
+        own: index of each prompt.
+        donor: index of the prompt that it takes the residual from.
+        wanted: the answer to the own query by the other relation.
+        candidates: the answers to both queries by all relations.
+    """
+
+    own: Int[Tensor, " case"]
+    donor: Int[Tensor, " case"]
+    wanted: Int[Tensor, " case"]
+    candidates: Int[Tensor, "case candidate"]
+
+    def part(self, rows: Int[Tensor, " row"] | slice) -> "Exchange":
+        """Some of the cases."""
+        return Exchange(
+            self.own[rows], self.donor[rows], self.wanted[rows], self.candidates[rows]
+        )
+
+
+def exchange(
+    model: LanguageModel,
+    several: Sequence[Episode],
+    relations: Sequence[Relation],
+    *,
+    shift: int,
+) -> Exchange:
+    """Every prompt beside one of another query, `shift` relations further on.
+
+    What is looked for is always the answer by the next relation, so that shift 0 (a
+    donor of the same relation) is the control of shift 1. Cases where that answer would
+    be the same for the donor's query, or by the own relation, are left out.
+    """
+    place = {(e.group, e.relation): i for i, e in enumerate(several)}
+    n_groups = 1 + max(e.group for e in several)
+    cases = []
+    for i, episode in enumerate(several):
+        donor_group = next(
+            group % n_groups
+            for group in range(episode.group + 1, episode.group + n_groups)
+            if several[place[group % n_groups, 0]].query != episode.query
+        )
+        donor = place[donor_group, (episode.relation + shift) % len(relations)]
+        following = relations[(episode.relation + 1) % len(relations)]
+        other = several[donor].query
+        wanted = following.facts[episode.query]
+        rest = [r.facts[q] for r in relations for q in (episode.query, other)]
+        if wanted == following.facts[other] or rest.count(wanted) > 1:
+            continue
+        tokens = [model.token(f" {answer}") for answer in rest]
+        cases.append((i, donor, model.token(f" {wanted}"), tokens))
+    own, donors, wanted_tokens, candidates = zip(*cases, strict=True)
+    return Exchange(*map(torch.tensor, (own, donors, wanted_tokens, candidates)))

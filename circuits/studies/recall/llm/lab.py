@@ -5,161 +5,338 @@ about one, and the values come from prompts about the other.
 """
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
-from circuits.claims import Observed
+from circuits.claims import NotTested
+from circuits.interventions.ablation import Edges, ablate, knock_out
+from circuits.interventions.edit import Put
+from circuits.interventions.part import Part
+from circuits.interventions.passes import answer_logits
+from circuits.interventions.sweep import target_log_prob
+from circuits.lab import LanguageLab, once
 from circuits.models.language_model import LanguageModel
-from circuits.tally import Tally, undefined
+from probes.linear import LinearProbe
 
-from . import attention, causes, order
-from .claims import CLAIMS
-from .data import Episode, accuracy, episodes, known, single_tokens
-from .facts import TYPED, Relation
-from .reading import AT_ONCE, Reading, read
-from .shared import observe_shared
+from . import Settings, signals
+from .data import (
+    SHARED,
+    TYPED,
+    Episode,
+    Exchange,
+    Relation,
+    accuracy,
+    episodes,
+    exchange,
+    known,
+    single_tokens,
+    written,
+)
+from .signals import Heads, Reading, read
 
-N_GROUPS = 8
-"""Groups of prompts (one for each relation) in a half."""
-LEAST_KNOWN = 4
-"""Countries that the model must know, two for each half."""
-N_PATCHED = 7
-"""The layer of the exchange is chosen among about so many."""
+Cut = Sequence[tuple[str, str]]
+"""(role of the query, role of the keys) that it may no longer see, in every layer."""
 
 
-@dataclass(frozen=True)
-class Read:
-    """A model and what it made of prompts about two halves of the countries."""
+class RecallLanguageLab(LanguageLab):
+    """Few-shot prompts of typed relations and of relations that share their answers."""
 
-    model: LanguageModel
-    relations: tuple[Relation, ...]
-    choose: Reading
-    judge: Reading
+    settings: Settings
 
-    @property
-    def accuracy(self) -> float:
-        """Right answers among those of all relations."""
-        return accuracy(
-            self.model, self.judge.logits, self.judge.episodes, self.relations
+    def __init__(
+        self, model: LanguageModel, settings: Settings, seeds: tuple[int, ...]
+    ) -> None:
+        super().__init__(model, settings, seeds)
+        self.asked = model
+        """Whose knowledge the prompts are chosen by; a twin reads the same prompts."""
+
+    # Prompts and what the model makes of them.
+
+    @once
+    def relations(self) -> tuple[Relation, ...]:
+        """The typed relations."""
+        return single_tokens(self.asked, TYPED)
+
+    @once
+    def queries(self) -> list[str]:
+        """The countries that the model knows when asked plainly."""
+        return known(self.asked, self.relations())
+
+    @once
+    def halves(self, seed: int) -> list[list[Episode]]:
+        """Prompts about two halves of the subjects, each with half of the queries."""
+        settings, relations, queries = self.settings, self.relations(), self.queries()
+        if len(queries) < settings.least_known:
+            raise NotTested(
+                f"{self.asked.name} knows {len(queries)} of the countries when asked"
+                f" plainly; at least {settings.least_known} are needed"
+            )
+        source = random.Random(seed)
+        drawn = source.sample(list(queries), len(queries))
+        rest = [s for s in relations[0].facts if s not in drawn]
+        rest = source.sample(rest, len(rest))
+        return [
+            episodes(
+                settings,
+                relations,
+                drawn[i::2] + rest[i::2],
+                drawn[i::2],
+                settings.groups,
+                source,
+            )
+            for i in range(2)
+        ]
+
+    def read(self, several: Sequence[Episode]) -> Reading:
+        """A pass over some prompts."""
+        return read(self.model, several, self.settings.batch)
+
+    @once
+    def choose(self, seed: int) -> Reading:
+        """What heads and layers are chosen on."""
+        return self.read(self.halves(seed)[0])
+
+    @once
+    def judge(self, seed: int) -> Reading:
+        """What values come from."""
+        return self.read(self.halves(seed)[1])
+
+    # Typed relations: behaviour and order.
+
+    def accuracy(self, seed: int) -> float:
+        """Right answers among those of all typed relations."""
+        return self._typed_accuracy(self.judge(seed))
+
+    def _typed_accuracy(self, reading: Reading) -> float:
+        several, relations = reading.episodes, self.relations()
+        return accuracy(self.model, reading.logits, several, relations)
+
+    @once
+    def named(self, seed: int) -> Tensor:
+        """Share of relations named by the lens, by layer."""
+        return signals.relation_named(self.model, self.judge(seed), self.relations())
+
+    def named_by_twin(self, seed: int) -> float:
+        """The twin's share in the layer that is the model's best."""
+        return float(self.twin().named(seed)[self.named(seed).argmax()])
+
+    def layers_between(self, seed: int, *, lasting: bool = False) -> float:
+        """From the layer that names the relation to the one that tells the answer."""
+        layer_of = signals.lasting_layer if lasting else signals.first_layer
+        even, clear = 1 / len(self.relations()), self.settings.clear
+        told, chance = self._told(seed)
+        return layer_of(told, chance, clear) - layer_of(self.named(seed), even, clear)
+
+    @once
+    def _told(self, seed: int) -> tuple[Tensor, float]:
+        return signals.answer_told(self.model, self.judge(seed), self.relations())
+
+    @once
+    def _probes(self, seed: int) -> dict[int, LinearProbe]:
+        halves = self.choose(seed), self.judge(seed)
+        return signals.relation_probes(*halves, self.settings.probe_stride, seed)
+
+    def probed_before_told(self, seed: int) -> float:
+        """Layers from where a probe reads the relation to where the answer is told."""
+        probes, clear = self._probes(seed), self.settings.clear
+        accuracies = torch.tensor([probe.accuracy for probe in probes.values()])
+        even = 1 / len(self.relations())
+        place = signals.first_layer(accuracies, even, clear)
+        told, chance = self._told(seed)
+        layer = place if place != place else float(list(probes)[int(place)])
+        return signals.first_layer(told, chance, clear) - layer
+
+    def probed_shuffled(self, seed: int) -> float:
+        """Accuracy of the best layer's probe on shuffled labels."""
+        probes = self._probes(seed).values()
+        return max(probes, key=lambda probe: probe.accuracy).control_accuracy
+
+    # Attention.
+
+    @once
+    def paired(self, seed: int, *, by_content: bool = False) -> tuple[float, float]:
+        """Coherence of pairs, and of shifted ones, in the best heads."""
+        heads = signals.coherent_heads(
+            self.choose(seed), self.settings, by_content=by_content
         )
+        return signals.paired(self.judge(seed), heads, by_content=by_content)
 
-    def named(self) -> torch.Tensor:
-        """Relations named, by layer."""
-        return order.relation_named(self.model, self.judge, self.relations)
+    @once
+    def balance(self, seed: int) -> tuple[float, float]:
+        """How unequal pairs are, and shifted ones, in the best heads."""
+        heads = signals.coherent_heads(self.choose(seed), self.settings)
+        return signals.balance(self.judge(seed), heads)
 
+    def binding_heads(self, seed: int) -> Heads:
+        """Heads in which answers look at their own subject most."""
+        return signals.binding_heads(self.choose(seed), self.settings)
 
-def observe(
-    model: LanguageModel, twin: LanguageModel, seeds: Sequence[int]
-) -> dict[str, Observed]:
-    """Measure every claim; the twin has the same architecture and random weights."""
-    relations = single_tokens(model, TYPED)
-    queries = known(model, relations)
-    if len(queries) < LEAST_KNOWN:
-        return undefined(CLAIMS)
-    tally = Tally("recall.llm.")
-    layer = 0
-    for seed in seeds:
-        halves = _halves(relations, queries, random.Random(seed))
-        typed = Read(model, relations, *(read(model, half) for half in halves))
-        heads = _signals(typed, seed, tally)
-        _causes(typed, tally)
-        if seed == seeds[0]:
-            judge = read(twin, halves[1])
-            _null(Read(twin, relations, judge, judge), typed, heads, tally)
-            layer = exchange_layer(typed)
-        tally.both("patch-relation", *_moved(typed, layer))
-        observe_shared(model, seed, tally, probe=seed == seeds[0])
-    return tally.observed()
+    def binding(self, seed: int) -> float:
+        """How much more answers look at their own subject, in these heads."""
+        return signals.binding(self.judge(seed), self.binding_heads(seed))
 
+    def binding_of_twin(self, seed: int) -> float:
+        """The same of the twin, in the model's heads."""
+        return signals.binding(self.twin().judge(seed), self.binding_heads(seed))
 
-def _halves(
-    relations: Sequence[Relation], queries: Sequence[str], source: random.Random
-) -> list[list[Episode]]:
-    """Prompts about two halves of the subjects; each half holds half of the queries."""
-    asked = source.sample(list(queries), len(queries))
-    rest = [s for s in relations[0].facts if s not in asked]
-    rest = source.sample(rest, len(rest))
-    return [
-        episodes(relations, asked[i::2] + rest[i::2], asked[i::2], N_GROUPS, source)
-        for i in range(2)
-    ]
+    # Causes.
 
+    @once
+    def _lost(self, seed: int, role: str) -> float:
+        """Log-probability that is lost when the last token cannot see a role."""
+        return self.loss_by_cut(self.judge(seed), [("last", role)])
 
-def _signals(typed: Read, seed: int, tally: Tally) -> attention.Heads:
-    """What is read without touching the model; returns the heads that bind."""
-    tally.value("few-shot", typed.accuracy)
-    named, even = typed.named(), 1 / len(typed.relations)
-    told, chance = order.answer_told(typed.model, typed.judge, typed.relations)
-    answer = order.first_layer(told, chance)
-    tally.value("relation-lens", answer - order.first_layer(named, even))
-    tally.value(
-        "relation-lens-lasting",
-        order.lasting_layer(told, chance) - order.lasting_layer(named, even),
-    )
-    probes = order.relation_probes(typed.choose, typed.judge, seed)
-    best = max(probes.values(), key=lambda probe: probe.accuracy)
-    tally.both(
-        "relation-probe",
-        answer - order.first_probed(probes, even),
-        best.control_accuracy,
-    )
-    tally.both("pair-coherence", *attention.paired(typed.choose, typed.judge))
-    tally.both("pair-balance", *attention.balance(typed.choose, typed.judge))
-    tally.both(
-        "pair-coherence-content",
-        *attention.paired_by_content(typed.choose, typed.judge),
-    )
-    heads = attention.binding_heads(typed.choose)
-    tally.value("binding", attention.binding(typed.judge, heads))
-    return heads
+    def cut_ratio(self, seed: int, role: str) -> float:
+        """What hiding a role costs, over what hiding the answers costs."""
+        return self._lost(seed, role) / self._lost(seed, "answers")
 
+    @torch.no_grad()
+    def loss_by_cut(self, reading: Reading, cut: Cut) -> float:
+        """Mean log-probability of the right answer that a cut costs, in nats."""
+        model, size = self.model, self.settings.batch
+        edges = [
+            Edges(layer, queries, keys)
+            for layer in range(model.n_layers)
+            for queries, keys in cut
+        ]
+        lost = []
+        for start in range(0, len(reading.episodes), size):
+            part = slice(start, start + size)
+            prompts = written(model, reading.episodes[part])
+            whole = target_log_prob(reading.logits[part].to(model.device), prompts)
+            with knock_out(model, prompts, edges):
+                cut_logits = answer_logits(model, prompts)
+            lost.append(whole - target_log_prob(cut_logits, prompts))
+        return float(torch.cat(lost).mean())
 
-def _null(null: Read, typed: Read, heads: attention.Heads, tally: Tally) -> None:
-    """The same with random weights."""
-    tally.control("few-shot", null.accuracy)
-    by_chance = float(null.named()[typed.named().argmax()])
-    tally.control("relation-lens", by_chance)
-    tally.control("relation-lens-lasting", by_chance)
-    tally.control("binding", attention.binding(null.judge, heads))
+    def swapped_typed(self, seed: int) -> float:
+        """Accuracy lost when demonstrated answers are exchanged, typed relations."""
+        swapped = self.read([e.swapped() for e in self.judge(seed).episodes])
+        return self.accuracy(seed) - self._typed_accuracy(swapped)
 
+    @once
+    def exchange_layer(self) -> int:
+        """The number of blocks after which an exchange moves the relation most often.
 
-def _causes(typed: Read, tally: Tally) -> None:
-    model, reading = typed.model, typed.judge
-    subjects, answers, separators = (
-        causes.loss_by_cut(model, reading, cut)
-        for cut in (causes.SUBJECTS, causes.ANSWERS, causes.SEPARATORS)
-    )
-    tally.both("cut-subjects", subjects / answers, separators / answers)
-    swapped = read(model, [episode.swapped() for episode in reading.episodes])
-    tally.control("swap", typed.accuracy - replace(typed, judge=swapped).accuracy)
+        Chosen once, on the first seed.
+        """
+        reading, n_layers = self.choose(self.seeds[0]), self.model.n_layers
+        cases = exchange(self.asked, reading.episodes, self.relations(), shift=1)
+        some = cases.part(slice(None, self.settings.batch))
+        layers = range(1, n_layers, max(1, n_layers // self.settings.patch_layers))
+        return max(layers, key=lambda layer: self.follows_donor(reading, some, layer))
 
+    def moved(self, seed: int, *, shift: int) -> float:
+        """How often the relation moves with the last token's residual.
 
-def exchange_layer(typed: Read) -> int:
-    """The number of blocks after which an exchange moves the relation most often."""
-    several, relations = typed.choose.episodes, typed.relations
-    cases = causes.exchange(typed.model, several, relations, shift=1)
-    some = cases.part(slice(None, AT_ONCE))
-    n_layers = typed.model.n_layers
-    layers = range(1, n_layers, max(1, n_layers // N_PATCHED))
-    return max(
-        layers,
-        key=lambda layer: causes.follows_donor(typed.model, typed.choose, some, layer),
-    )
+        Args:
+            seed: of the prompts.
+            shift: 1 for a donor of another relation, 0 for one of the same.
+        """
+        reading = self.judge(seed)
+        cases = exchange(self.asked, reading.episodes, self.relations(), shift=shift)
+        return self.follows_donor(reading, cases, self.exchange_layer())
 
+    @torch.no_grad()
+    def follows_donor(self, reading: Reading, cases: Exchange, layer: int) -> float:
+        """How often the model answers the own query by the other relation, in [0, 1].
 
-def _moved(typed: Read, layer: int) -> tuple[float, float]:
-    """How often the relation moves with the residual, from another one and the same."""
-    moved, stayed = (
-        causes.follows_donor(
-            typed.model,
-            typed.judge,
-            causes.exchange(
-                typed.model, typed.judge.episodes, typed.relations, shift=shift
-            ),
-            layer,
+        The residual after `layer` blocks is exchanged at the last token.
+        """
+        model, size = self.model, self.settings.batch
+        place = Part("resid_post", layer - 1, positions="last")
+        hits = []
+        for start in range(0, len(cases.own), size):
+            part = cases.part(slice(start, start + size))
+            prompts = written(model, [reading.episodes[i] for i in part.own.tolist()])
+            given = reading.residuals[layer, part.donor].to(model.device)
+            with ablate(model, prompts, [place], Put(given[:, None])):
+                logits = answer_logits(model, prompts).cpu()
+            best = logits.gather(1, part.candidates).argmax(1, keepdim=True)
+            hits.append(part.candidates.gather(1, best)[:, 0] == part.wanted)
+        return float(torch.cat(hits).double().mean())
+
+    # Relations that share their answers.
+
+    @once
+    def lists(self, seed: int) -> list[tuple[tuple[Relation, ...], list[Episode]]]:
+        """For each list its two relations and prompts of both."""
+        source, found = random.Random(seed), []
+        pairs = [single_tokens(self.asked, pair) for pair in SHARED]
+        for pair in pairs:
+            subjects = list(pair[0].facts)
+            queries = source.sample(subjects, len(subjects))
+            count = self.settings.probe_groups
+            several = episodes(self.settings, pair, subjects, queries, count, source)
+            found.append((pair, several))
+        return found
+
+    @once
+    def shared(self, seed: int) -> Reading:
+        """A pass over some of the prompts of all lists."""
+        return self.read(self._some(seed))
+
+    def _some(self, seed: int) -> list[Episode]:
+        count = 2 * self.settings.shared_groups
+        return [e for _, several in self.lists(seed) for e in several[:count]]
+
+    def swapped_shared(self, seed: int) -> float:
+        """Accuracy lost when demonstrated answers are exchanged, shared answers."""
+        swapped = self.read([e.swapped() for e in self._some(seed)])
+        whole = self._shared_accuracy(seed, self.shared(seed))
+        return whole - self._shared_accuracy(seed, swapped)
+
+    def _shared_accuracy(self, seed: int, reading: Reading) -> float:
+        """Mean over the lists of the accuracy among a list's own answers."""
+        pairs = [pair for pair, _ in self.lists(seed)]
+        size = len(reading.episodes) // len(pairs)
+        parts = [slice(i * size, (i + 1) * size) for i in range(len(pairs))]
+        right = [
+            accuracy(self.model, reading.logits[part], reading.episodes[part], pair)
+            for part, pair in zip(parts, pairs, strict=True)
+        ]
+        return sum(right) / len(right)
+
+    def binding_cut(self, seed: int, *, earlier: int = 0) -> float:
+        """Nats lost when answers cannot see their subject, or that some pairs before.
+
+        Args:
+            seed: of the prompts.
+            earlier: how many pairs before.
+        """
+        cut = [
+            (f"answer{i}", f"subject{i - earlier}")
+            for i in range(earlier, self.settings.pairs)
+        ]
+        return self.loss_by_cut(self.shared(seed), cut)
+
+    def pairing_probe(
+        self, seed: int, change: Callable[[Episode], Episode] | None = None
+    ) -> float:
+        """Accuracy of a probe of which relation is meant, on shared answers.
+
+        The layer is the best one for every second list, the accuracy that for the
+        others.
+
+        Args:
+            seed: of the prompts and of the probe.
+            change: what is done to every prompt first.
+        """
+        lists = [several for _, several in self.lists(seed)]
+        if change is not None:
+            lists = [[change(e) for e in several] for several in lists]
+        choose, judge = (
+            self.read([e for several in lists[i::2] for e in several]) for i in range(2)
         )
-        for shift in (1, 0)
-    )
-    return moved, stayed
+        stride = self.settings.pairing_stride
+        best = max(
+            range(stride, len(choose.residuals), stride),
+            key=lambda layer: signals.pairing_probe(choose, layer, seed),
+        )
+        return signals.pairing_probe(judge, best, seed)
+
+    def pairing_probe_swapped(self, seed: int) -> float:
+        """The same with the demonstrated answers exchanged."""
+        return self.pairing_probe(seed, Episode.swapped)

@@ -1,0 +1,388 @@
+"""The half of the lab that stands on mathematics: the memory and Algorithm 1."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, TypeVar, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from circuits.claims import NotTested
+from circuits.conditions import Share
+from circuits.lab import Lab, once
+from circuits.study import Study
+from probes.attention import rest_mass, within_pair_ratio
+from trained.recall.arms import settings, three_subjects
+from trained.recall.config import Config
+from trained.recall.model import RecallModel, constructed_model, two_step_loss
+from trained.recall.scores import PositionScores
+from trained.recall.task import (
+    Episodes,
+    Vocabulary,
+    all_bijections,
+    confusing_relations,
+)
+from trained.recall.theory import (
+    hessian,
+    lead,
+    optimal_attention,
+    pattern_counts,
+    printed_saddle_curvature,
+    quadratic_forms,
+    ratio_rises,
+    relation_accuracy,
+    relation_loss,
+    saddle_curvature,
+)
+from trained.seeding import generator
+from trained.store import Run
+
+from . import memory
+
+PAIRS = torch.tensor([[0, 1], [2, 3]])
+FORMS = quadratic_forms(2)
+NOTHING = -60.0
+"""The score of a key without attention."""
+SADDLE = torch.tensor([0.0, 0, 0, 0, NOTHING, NOTHING], dtype=torch.float64)
+"""Scores of the attention (1/4, 1/4, 1/4, 1/4, 0, 0)."""
+ALONG = torch.tensor([1.0, 1, -1, -1, 0, 0], dtype=torch.float64) / 2
+ACROSS = torch.tensor([1.0, -1, -1, 1, 0, 0], dtype=torch.float64) / 2
+
+AnyLab = TypeVar("AnyLab", bound="TheoryLab")
+
+
+Build = Callable[[Any, int, int | None], nn.Module]
+"""(lab, seed, saved step) -> what training ended at, we pretend."""
+
+
+class TheoryLab(Lab):
+    """What needs no trained W_KQ; lists have one value per seed, or per draw."""
+
+    config: Config
+
+    def __init__(self, study: Study, run: Run) -> None:
+        super().__init__(study, run)
+        self.settings = settings(self.config)
+        self.stage: int | None = None
+        """The saved step at which the warm-up is looked at; None: its end."""
+        self.spoiled = False
+        """Whether the constructed memories' values are shuffled."""
+        self.builds: Mapping[str, Build] = {}
+        """Arms whose models are not the run's; see `with_models`."""
+
+    def with_models(self: AnyLab, builds: Mapping[str, Build]) -> AnyLab:
+        """A lab some of whose arms ended, we pretend, in other models."""
+        return self.other(builds=builds)
+
+    def seeds_of(self, arm: str) -> tuple[int, ...]:
+        """The seeds that an arm was trained with."""
+        return self.seeds if arm in self.builds else super().seeds_of(arm)
+
+    def model(self, arm: str, seed: int, step: int | None = None) -> Any:
+        """One model, of the run or put in its place; untrained, what it starts from."""
+        if arm not in self.builds:
+            return super().model(arm, seed, step)
+        if not self.trained:
+            return self.arms[arm].build(seed).requires_grad_(False)
+        return self.builds[arm](self, seed, step).requires_grad_(False)
+
+    def after_stage_one(self: AnyLab) -> AnyLab:
+        """A null: Algorithm 1 without its perturbation and what follows."""
+        step = self.config.warmup.saddle
+        return self.derived("stage one", lambda: self.other(stage=step))
+
+    def spoiled_memory(self) -> "TheoryLab":
+        """A null: the memory's values are assigned to the wrong keys."""
+        return self.derived("spoiled memory", lambda: self.other(spoiled=True))
+
+    @once
+    def episodes(self, arm: str, seed: int) -> Episodes:
+        """Unseen episodes of an arm's table."""
+        return self.settings[arm].unseen(self.config.n_test, seed)
+
+    # The constructed memory.
+
+    def _memories(self, seed: int) -> list[tuple[Tensor, RecallModel]]:
+        """The headline tables and, for two examples, all bijections of three."""
+        k = self.config.n_examples
+        names = ("full-affine", "full-random")
+        tables = [self.settings[name].table(seed) for name in names]
+        if k == 2:
+            tables.append(all_bijections(3))
+        made = [
+            (table, constructed_model(table, k, seed, dtype=torch.float64))
+            for table in tables
+        ]
+        if self.spoiled:
+            return [(table, memory.shuffled(model, seed)) for table, model in made]
+        return made
+
+    @once
+    def _facts(self, seed: int) -> dict[str, float]:
+        return memory.fact_measures(self._memories(seed))
+
+    def facts(self, name: str) -> list[float]:
+        """`recalled`, `right`, `mean right` or `wrong`: see `fact_measures`."""
+        return [self._facts(seed)[name] for seed in self.seeds]
+
+    def formula_error(self) -> list[float]:
+        """Largest error of the closed forms of the logits; of spoiled ones the least.
+
+        That every spoiled memory misses is what the null has to show.
+        """
+        worst = min if self.spoiled else max
+        return [
+            worst(memory.formula_error(t, m, seed) for t, m in self._memories(seed))
+            for seed in self.seeds
+        ]
+
+    def largest_gradient(self, *, steps: int) -> list[float]:
+        """Largest entry of the initial gradient in W_KQ.
+
+        Args:
+            steps: 1 for the answer's loss without a relation, 2 for the paper's.
+        """
+        return [self._gradient(seed, steps) for seed in self.seeds_of("full-affine")]
+
+    def _gradient(self, seed: int, steps: int) -> float:
+        model = cast(RecallModel, self.arms["full-affine"].build(seed))
+        episodes = self.episodes("full-affine", seed)
+        words = Vocabulary.of(episodes.table)
+        if steps == 2:
+            t = self.config.temperature
+            loss = two_step_loss(model, episodes.steps(), words=words, temperature=t)
+        else:
+            logits = model(episodes.relation_step().tokens)[:, 0, words.answers]
+            loss = F.cross_entropy(logits, episodes.answers[:, -1])
+        (gradient,) = torch.autograd.grad(loss, model.W_KQ)
+        return float(gradient.abs().max())
+
+    # Algorithm 1.
+
+    @once
+    def warmup(
+        self, temperature: float, *, symmetric: bool = False, step: int | None = None
+    ) -> "Descent":
+        """The draws of all seeds at one temperature, three subjects.
+
+        Args:
+            temperature: one of `warmup.temperatures`, or `warmup.hot`.
+            symmetric: those that were perturbed equally in both pairs.
+            step: a saved step; by default the one that this lab looks at.
+        """
+        warmup = self.config.warmup
+        heats = (*warmup.temperatures, warmup.hot)
+        if temperature not in heats:
+            raise NotTested(f"no warm-up at T={temperature:g}")
+        place = heats.index(temperature), int(symmetric)
+        step = self.stage if step is None else step
+        several = [
+            self.model("warmup", seed, step).theta.detach().cpu()
+            for seed in self.seeds_of("warmup")
+        ]
+        found = [theta.unflatten(0, (len(heats), 2, -1))[place] for theta in several]
+        return Descent(temperature, torch.cat(found))
+
+    def each_temperature(self, quantity: str) -> list[float]:
+        """A quantity of `Descent` for the first draw, one value per temperature.
+
+        For stage 1, which has no randomness: its draws and seeds are all equal, and the
+        temperatures are the replicates.
+        """
+        firsts = (self.warmup(t).first() for t in self.config.warmup.temperatures)
+        return [value for first in firsts for value in getattr(first, quantity)()]
+
+    def path_rises(self, temperature: float, *, bare: bool = False) -> list[float]:
+        """Share of the saved steps of stage 2, draw by draw, where psi rises.
+
+        Args:
+            temperature: of the draws.
+            bare: without the last bit of attention outside the pairs.
+        """
+        saved = (*self.config.warmup.path, None)
+        path = torch.stack([self.warmup(temperature, step=s).theta for s in saved])
+        if bare:
+            path[..., 4:] = NOTHING
+        if found := rising_steps(path, temperature):
+            return found
+        raise NotTested("no saved step of a path is past the escape")
+
+    @once
+    def _rising(self, temperature: float, seed: int) -> tuple[float, float]:
+        return rising_shares(temperature, self.config.warmup.points, seed)
+
+    def ratio_rises(self, temperature: float, *, condition: bool) -> list[float]:
+        """Share of random attentions where psi rises, by Lemma 8's condition."""
+        place = 0 if condition else 1
+        return [self._rising(temperature, seed)[place] for seed in self.seeds]
+
+    def optimum(self, temperature: float) -> float:
+        """The lighter weight a*(T) of the exact loss, three subjects."""
+        return optimum(temperature)
+
+    def curvature_errors(self, *, printed: bool = False) -> list[float]:
+        """Relative error of a formula for the saddle's curvature, by temperature."""
+        heats = self.config.warmup.temperatures
+        return [curvature_error(t, printed=printed) for t in heats]
+
+    def after_large_step(self, *, confusing: bool) -> list[float]:
+        """Mean probability of the relation after stage 1 of the general case."""
+
+        def probability(scores: PositionScores, seed: int) -> float:
+            episodes = self.episodes("few", seed)
+            loss = relation_loss(
+                scores.theta.detach().softmax(-1)[None],
+                pattern_counts(episodes),
+                scores.forms,
+                temperature=self.config.few.temperature,
+            )
+            asked = confusing_relations(episodes).any(1) == confusing
+            return float((-loss).exp()[asked].mean())
+
+        return self.each("few", probability)
+
+
+def counts() -> Int[Tensor, "1 pattern"]:
+    """Pattern counts of the three-subject prompt."""
+    return pattern_counts(three_subjects())
+
+
+@cache
+def best_of_three(temperature: float) -> Float[Tensor, " key"]:
+    """The attention where the exact loss is least, the lighter pair first."""
+    return optimal_attention(counts(), 2, temperature=temperature)
+
+
+def optimum(temperature: float) -> float:
+    """The lighter pair's weight a*(T) there."""
+    return float(best_of_three(temperature)[0])
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The scores of EoS that the draws of one temperature have reached."""
+
+    temperature: float
+    theta: Float[Tensor, "draw key"]
+
+    def first(self) -> "Descent":
+        """The first draw alone."""
+        return Descent(self.temperature, self.theta[:1])
+
+    @cached_property
+    def attention(self) -> Float[Tensor, "draw key"]:
+        """Attention of EoS."""
+        return self.theta.softmax(-1)
+
+    def from_saddle(self) -> list[float]:
+        """Largest deviation from (1/4, 1/4, 1/4, 1/4, 0, 0)."""
+        return _listed((self.attention - SADDLE.softmax(0)).abs().amax(1))
+
+    def loss(self) -> list[float]:
+        """L1; the true and the confusing relation tie at log 2."""
+        several = counts().expand(len(self.theta), -1)
+        return _listed(
+            relation_loss(self.attention, several, FORMS, temperature=self.temperature)
+        )
+
+    def accuracy(self) -> list[float]:
+        """Accuracy on the relation, ties split."""
+        several = counts().expand(len(self.theta), -1)
+        return _listed(
+            relation_accuracy(self.attention, several, FORMS, tolerance=1e-6)
+        )
+
+    def ratio(self) -> list[float]:
+        """The largest ratio inside a pair."""
+        return _listed(within_pair_ratio(self.attention, PAIRS))
+
+    def rest(self) -> list[float]:
+        """What the query and EoS are left with."""
+        return _listed(rest_mass(self.attention, PAIRS))
+
+    def from_quarter(self) -> list[float]:
+        """|v1 + v2 - v3 - v4| / 4, the distance of the pairs' weights from 1/4."""
+        first, second = self.attention[:, :2], self.attention[:, 2:4]
+        return _listed((first.sum(1) - second.sum(1)).abs() / 4)
+
+    def from_optimum(self) -> list[float]:
+        """Distance of the lighter weight from the minimiser of the exact loss."""
+        best = optimum(self.temperature)
+        return [abs(weight - best) for weight in self.lighter()]
+
+    def heavy_first(self) -> list[Share]:
+        """Whether the first pair is the heavy one."""
+        first = self.attention[:, 0] > self.attention[:, 2]
+        return [Share(int(heavy), 1) for heavy in first]
+
+    def lighter(self) -> list[float]:
+        """The lighter pair's weight, per token."""
+        return _listed(torch.minimum(self.attention[:, 0], self.attention[:, 2]))
+
+    def least_curvature(self) -> list[float]:
+        """The least eigenvalue of the Hessian of L1."""
+        return _listed(torch.stack([torch.linalg.eigvalsh(h)[0] for h in self._bends]))
+
+    def ascends(self) -> list[float]:
+        """The curvature along (1, -1, -1, 1, 0, 0)/2, where pairs are crossed."""
+        return _listed(torch.stack([ACROSS @ h @ ACROSS for h in self._bends]))
+
+    @property
+    def _bends(self) -> list[Float[Tensor, "key key2"]]:
+        return [hessian(x, counts(), temperature=self.temperature) for x in self.theta]
+
+    def lead(self) -> list[float]:
+        """l(r1) - sum p l, which is positive past the escape."""
+        return _listed(lead(self.theta, counts(), temperature=self.temperature))
+
+
+def curvature_error(temperature: float, *, printed: bool = False) -> float:
+    """Relative error of a formula for the saddle's curvature, against autograd."""
+    formula = printed_saddle_curvature if printed else saddle_curvature
+    exact = float(ALONG @ hessian(SADDLE, counts(), temperature=temperature) @ ALONG)
+    return abs(formula(temperature) / exact - 1)
+
+
+def rising_shares(temperature: float, n_points: int, seed: int) -> tuple[float, float]:
+    """Share of random attentions where the largest within-pair ratio rises.
+
+    Returns:
+        Of those that meet Lemma 8's condition, and of those that do not.
+    """
+    source = generator(seed, "lemma 8")
+    noise = torch.rand(n_points, 4, generator=source, dtype=torch.float64)
+    nothing = torch.full((n_points, 2), NOTHING, dtype=torch.float64)
+    theta = torch.cat([(-noise.log()).log(), nothing], 1)
+    rises = ratio_rises(theta, counts(), temperature=temperature).double()
+    condition = lead(theta, counts(), temperature=temperature) > 0
+    return float(rises[condition].mean()), float(rises[~condition].mean())
+
+
+def rising_steps(
+    path: Float[Tensor, "step draw key"], temperature: float
+) -> list[float]:
+    """Share of the steps past the escape where the largest within-pair ratio rises.
+
+    Steps that count have less than 1e-3 on the query, the true relation in the lead,
+    and a ratio above 1.
+
+    Returns:
+        One share for each draw that has such steps.
+    """
+    found = []
+    for theta in path.unbind(1):
+        attention = theta.softmax(-1)
+        past = lead(theta, counts(), temperature=temperature) > 0
+        past &= attention[:, 4] < 1e-3
+        past &= within_pair_ratio(attention, PAIRS) > 1 + 1e-6
+        rises = ratio_rises(theta, counts(), temperature=temperature)
+        if past.any():
+            found.append(float(rises[past].double().mean()))
+    return found
+
+
+def _listed(values: Float[Tensor, " draw"]) -> list[float]:
+    return [float(value) for value in values]
