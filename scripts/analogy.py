@@ -6,9 +6,9 @@ The same verdicts as `reasonscope confirm analogy`, as library calls to start fr
 """
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
-from circuits.confirm import confirm_run, prepare, train_run
-from circuits.studies.analogy.figures import FIGURES
-from circuits.tables import console, print_verdicts
+from circuits.confirm import confirm_lab, open_lab
+from circuits.report.tables import console, print_verdicts
+from circuits.training import prepare, train_run
 from probes.figures import save
 
 
@@ -17,9 +17,11 @@ def main() -> int:
     request = script_request("analogy")
     run = prepare(request)
     train_run(run, jobs=request.jobs)
-    confirmation = confirm_run(run)
+    lab = open_lab(run)
+    confirmation = confirm_lab(lab)
     print_verdicts(console(), str(run.path), confirmation.verdicts)
-    print(save(FIGURES["dynamics"](run), run.path / "figures" / "dynamics.png"))
+    figure = lab.study.figures["dynamics"](lab)
+    print(save(figure, run.path / "figures" / "dynamics.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED
 
 

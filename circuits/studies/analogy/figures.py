@@ -1,141 +1,134 @@
-"""The study's figures, each drawn from a stored run."""
+"""The study's figures, each drawn from a lab."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from probes.figures import bars, curve, heatmap
-from probes.measurement import Measurement
-from trained.analogy import gpt, layerwise
-from trained.analogy.deep_linear import ARM
-from trained.analogy.end_to_end import SCALES
-from trained.analogy.law import Alignment as Law
+from probes.measurement import Label, Measurement
+from trained.analogy.theory import Alignment
 from trained.errors import BadInput
-from trained.store import Run
 
-from .claims_block import PAPER_COSINE
-from .depth import gpt_curves, linear_curves
-from .dynamics import GROUPS, metric_by_stage
-from .readings import (
-    Reader,
-    Trained,
-    c_only,
-    final_alignment,
-    known,
-    shared_answer,
-    success,
-    value_alignment,
-)
+from .claims.joint import PAPER_COSINE
+from .lab import AnalogyLab, Values, When
 
-READINGS: dict[str, Callable[[Trained], float]] = {
-    "success": success,
-    "c only": c_only,
-    "source known": known,
-    "answers b": shared_answer,
+Reading = Callable[[AnalogyLab, str, When], Values]
+READINGS: dict[str, Reading] = {
+    "success": AnalogyLab.success,
+    "c only": AnalogyLab.c_only,
+    "source known": AnalogyLab.retained,
+    "answers b": AnalogyLab.shared_answer,
 }
 METRICS = {
     "similarity": "cosine of source and target",
     "success": "success",
     "known": "source known",
 }
-Row = tuple[str, str, int | None]
-"""Label, arm, saved step."""
-NOT_TRAINED = "the run has no {}; train with parts={}"
+TITLES = {"block": "One-layer block", "relu-main": "ReLU block", "gpt": "GPT-2"}
+PHASES = ("phase 1", "phase 2")
+STAGES = {
+    "block": ("values\nphase 1", "head\nphase 1", "head\nphase 2", "head\nlater"),
+    "relu-main": PHASES,
+    "gpt": PHASES,
+}
+POINTS = 20
+"""Of a curve over training, per stage."""
+LATE = ("AS_T", "AS_E")
+Row = tuple[str, str, When]
+"""Label, arm, when."""
 
 
-def dynamics(run: Run) -> Figure:
-    """Similarity, success and retention over training, both kinds of model."""
-    reader = Reader(run)
-    groups = [name for name in GROUPS if name in reader.config.parts]
-    _require(groups, "block, ReLU block or GPT-2", "block,relu,gpt")
+def dynamics(lab: AnalogyLab) -> Figure:
+    """Similarity, success and retention over training, for every kind of model."""
+    groups = _trained(lab, "block", "relu-main", "gpt")
     figure = Figure((12, 3.4 * len(groups)), layout="constrained")
     axes = figure.subplots(len(groups), 3, squeeze=False)
     for row, group in zip(axes, groups, strict=True):
         for ax, (metric, words) in zip(row, METRICS.items(), strict=True):
-            measurement = metric_by_stage(reader, group, metric)
+            measurement = metric_by_stage(lab, group, metric)
             curve(measurement, x="stage", hue="curriculum", ax=ax)
-            _thin(ax, GROUPS[group].stages, f"{GROUPS[group].title}: {words}")
+            _thin(ax, STAGES[group], f"{TITLES[group]}: {words}")
     for ax in axes.flat[1:]:
         ax.get_legend().remove()
     return figure
 
 
-def alignment(run: Run) -> Figure:
+def alignment(lab: AnalogyLab) -> Figure:
     """Cosine of source and target beside its centred form and its null."""
-    reader = Reader(run)
-    parts = [part for part in ("block", "gpt") if part in reader.config.parts]
-    _require(parts, "block or GPT-2", "block,gpt")
+    parts = _trained(lab, "block", "gpt")
+    kinds = ("raw", "centred", "shifted")
     figure = Figure((12, 3.8 * len(parts)), layout="constrained")
-    for ax, part in zip(
-        figure.subplots(len(parts), squeeze=False)[:, 0], parts, strict=True
-    ):
-        measurement = _cosines(reader, part)
+    panels = figure.subplots(len(parts), squeeze=False)[:, 0]
+    for ax, part in zip(panels, parts, strict=True):
+        names = [lab.named(part, name) for name in _curricula(lab, part)]
+        values = [[lab.cosine(name, kind) for kind in kinds] for name in names]
+        labels = {"arm": tuple(names), "cosine of": kinds}
+        axes = ("arm", "cosine of", "seed")
+        measurement = Measurement(torch.tensor(values), axes, labels, "cosine")
         bars(measurement, x="arm", hue="cosine of", ax=ax)
-        ax.set_title(f"{part}: source and target, and shifted pairs", fontsize=12)
+        title = f"{TITLES[part]}: source and target, and shifted pairs"
+        ax.set_title(title, fontsize=12)
     return figure
 
 
-def transfer(run: Run) -> Figure:
+def transfer(lab: AnalogyLab) -> Figure:
     """What the test prompts are answered with, arm by arm; success never alone."""
-    reader = Reader(run)
-    parts = [part for part in ("block", "gpt") if part in reader.config.parts]
-    _require(parts, "block or GPT-2", "block,gpt")
+    parts = _trained(lab, "block", "gpt")
     figure = Figure((6.4 * len(parts), 5.6), layout="constrained")
     panels = figure.subplots(1, len(parts), squeeze=False)[0]
     for ax, part in zip(panels, parts, strict=True):
-        rows = _block_rows(reader) if part == "block" else _gpt_rows(reader)
-        title = "One-layer block" if part == "block" else "GPT-2"
-        _table(ax, reader, rows, READINGS, f"{title}: share of test prompts")
+        rows = [row for name in _curricula(lab, part) for row in _rows(lab, part, name)]
+        _table(ax, lab, rows, READINGS, f"{TITLES[part]}: share of test prompts")
     return figure
 
 
-def phase(run: Run) -> Figure:
+def phase(lab: AnalogyLab) -> Figure:
     """The ReLU block end to end: curricula at two init scales."""
-    reader = Reader(run)
-    _require([p for p in reader.config.parts if p == "relu"], "ReLU block", "relu")
-    rows = [
-        (f"{scale.name} init, {name}", f"relu-{scale.name}-{name}", None)
-        for scale in SCALES
-        for name in reader.config.curricula
+    _trained(lab, "relu-main")
+    rows: list[Row] = [
+        (f"{scale} init, {name}", f"relu-{scale}-{name}", "end")
+        for scale in ("main", "small")
+        for name in lab.config.curricula
+        if lab.has(f"relu-{scale}-{name}")
     ]
     figure = Figure((6.8, 5), layout="constrained")
-    readings = {**READINGS, "cosine": lambda trained: value_alignment(trained).raw}
-    _table(figure.subplots(), reader, rows, readings, "ReLU block, trained end to end")
+    readings = {**READINGS, "cosine": _cosine}
+    _table(figure.subplots(), lab, rows, readings, "ReLU block, trained end to end")
     return figure
 
 
-def depth(run: Run) -> Figure:
+def depth(lab: AnalogyLab) -> Figure:
     """Alignment from layer to layer: deep linear network and GPT-2."""
-    reader = Reader(run)
-    parts = [part for part in ("linear", "gpt") if part in reader.config.parts]
-    _require(parts, "deep linear network or GPT-2", "linear,gpt")
+    parts = _trained(lab, "linear", "gpt")
     figure = Figure((5.6 * len(parts), 4), layout="constrained")
-    for ax, part in zip(
-        figure.subplots(1, len(parts), squeeze=False)[0], parts, strict=True
-    ):
-        title, measurement = (_linear if part == "linear" else _gpt)(reader)
+    panels = figure.subplots(1, len(parts), squeeze=False)[0]
+    for ax, part in zip(panels, parts, strict=True):
+        title, curves = (_linear if part == "linear" else _gpt)(lab)
+        stacked = torch.stack([torch.stack(seeds) for seeds in curves.values()])
+        labels = {"pairs": tuple(curves)}
+        axes = ("pairs", "seed", "layer")
+        measurement = Measurement(stacked, axes, labels, "cosine")
         curve(measurement, x="layer", hue="pairs", ax=ax)
         ax.set_xticks(measurement.labels["layer"])
         ax.set_title(title, fontsize=12)
     return figure
 
 
-def multiplicity(run: Run) -> Figure:
+def multiplicity(lab: AnalogyLab) -> Figure:
     """Alignment against k: measured, the law, and the paper's Table 5."""
-    reader = Reader(run)
-    config = reader.config
-    trained = "block" in config.parts and "joint" in config.curricula
-    _require(["joint"] if trained else [], "joint one-layer block", "block")
-    ks = config.block_ks
-    values = [
-        reader.of(layerwise.joint_name(k), lambda t: value_alignment(t).raw) for k in ks
-    ]
+    _trained(lab, "block")
+    if "joint" not in lab.config.curricula:
+        raise BadInput("the run has no joint training; train with curricula=joint")
+    ks = lab.config.block_ks
+    values = [lab.cosine(lab.joint("block", k)) for k in ks]
     measurement = Measurement(torch.tensor(values), ("k", "seed"), {"k": ks}, "cosine")
     ax = curve(measurement.mean("seed"), x="k")
-    law = Law(config.n_entities, config.d_model)
+    law = Alignment.at(lab.config)
     grid = [1 + step * (max(ks) - 1) / 50 for step in range(51)]
     ax.plot(grid, [law.joint(k) for k in grid], "--", color="black", label="law")
     paper = {k: cosine for k, cosine in PAPER_COSINE.items() if k in ks}
@@ -151,57 +144,74 @@ def multiplicity(run: Run) -> Figure:
     return figure
 
 
-def _cosines(reader: Reader, part: str) -> Measurement:
-    read = value_alignment if part == "block" else final_alignment
-    names, kinds = _curriculum_arms(reader, part), ("raw", "centred", "shifted")
-    values = []
-    for name in names:
-        with torch.no_grad():
-            found = [read(trained) for trained in reader.seeds(name)]
-        values.append([[getattr(one, kind) for one in found] for kind in kinds])
-    labels = {"arm": tuple(names), "cosine of": kinds}
-    axes = ("arm", "cosine of", "seed")
-    return Measurement(torch.tensor(values), axes, labels, "cosine")
+def metric_by_stage(lab: AnalogyLab, group: str, metric: str) -> Measurement:
+    """A metric over training on an axis that all curricula share: one unit a stage.
+
+    Arms stop at different steps, so a stage's records are spread over its unit from
+    its first step to the one where it stopped (or ended); a curriculum without a stage
+    is flat there.
+    """
+    n_stages = len(STAGES[group])
+    arms = {
+        name: f"{group}-{name}" if group == "relu-main" else lab.named(group, name)
+        for name in lab.config.curricula
+    }
+    names = tuple(name for name, arm in arms.items() if lab.has(arm))
+    rows = [_on_stages(lab, arms[name], metric, n_stages) for name in names]
+    places = tuple(np.arange(n_stages * POINTS) / POINTS)
+    labels: dict[str, tuple[Label, ...]] = {"curriculum": names, "stage": places}
+    axes = ("curriculum", "seed", "stage")
+    return Measurement(torch.stack(rows), axes, labels, metric)
 
 
-def _linear(reader: Reader) -> tuple[str, Measurement]:
-    with torch.no_grad():
-        seeds = reader.seeds(ARM)
-        curves = [torch.stack(linear_curves(one.model)) for one in seeds]
-        before = [linear_curves(one.untrained().model)[0][None] for one in seeds]
-    pairs = ("same label", "different labels", "same label, untrained")
-    stacked = torch.cat([torch.stack(curves), torch.stack(before)], 1)
-    measurement = Measurement(
-        stacked, ("seed", "pairs", "layer"), {"pairs": pairs}, "cosine"
-    )
-    return "Deep linear network, trained bottom up", measurement
+def _on_stages(lab: AnalogyLab, name: str, metric: str, n_stages: int) -> Tensor:
+    """[seed, stage x point], the last value repeated where stages are missing."""
+    arm, recorded = lab.arm(name), lab.metrics(name)
+    stopped = lab.run.record(arm.name)["stopped_at"]
+    steps = recorded["step"].numpy()
+    lines = []
+    for seed, stops in enumerate(stopped):
+        wanted, start = [], 0
+        for stage, stop in zip(arm.stages, stops, strict=True):
+            length = stage.steps if stop < 0 else max(stop, 1)
+            wanted.append(start + length * np.linspace(0, 1, POINTS))
+            start += stage.steps
+        found = np.interp(np.concatenate(wanted), steps, recorded[metric][seed].numpy())
+        missing = n_stages * POINTS - len(found)
+        lines.append(np.append(found, np.full(max(missing, 0), found[-1])))
+    return torch.from_numpy(np.stack(lines))
 
 
-def _gpt(reader: Reader) -> tuple[str, Measurement]:
-    config = reader.config
-    joint = "joint" in config.curricula
-    name = gpt.joint_name(config.multiplicity) if joint else "gpt-bridge"
-    with torch.no_grad():
-        curves = [torch.stack(gpt_curves(one)) for one in reader.seeds(name)]
-    pairs = ("source and target", "shifted pairs")
-    measurement = Measurement(
-        torch.stack(curves), ("seed", "pairs", "layer"), {"pairs": pairs}, "cosine"
-    )
-    return f"{name}: residual at the entity", measurement
+def _linear(lab: AnalogyLab) -> tuple[str, dict[str, list[Tensor]]]:
+    found, before = lab.linear_depth(), lab.untrained().linear_depth()
+    return "Deep linear network, trained bottom up", {
+        "same label": [same.mean(-1) for same, _ in found],
+        "different labels": [other.mean(-1) for _, other in found],
+        "same label, untrained": [same.mean(-1) for same, _ in before],
+    }
+
+
+def _gpt(lab: AnalogyLab) -> tuple[str, dict[str, list[Tensor]]]:
+    name = lab.named("gpt", "joint" if "joint" in lab.config.curricula else "bridge")
+    found = lab.entity_depth(name)
+    return f"{name}: residual at the entity", {
+        "source and target": [pairs.mean(-1) for pairs, _ in found],
+        "shifted pairs": [shifted.mean(-1) for _, shifted in found],
+    }
 
 
 def _table(
     ax: Axes,
-    reader: Reader,
+    lab: AnalogyLab,
     rows: Sequence[Row],
-    readings: Mapping[str, Callable[[Trained], float]],
+    readings: Mapping[str, Reading],
     title: str,
 ) -> None:
     """Readings of arms as a heat map with the numbers written in."""
     values = torch.tensor(
         [
-            [fmean(reader.of(arm, read, step=step)) for read in readings.values()]
-            for _, arm, step in rows
+            [fmean(read(lab, arm, when)) for read in readings.values()]
+            for _, arm, when in rows
         ]
     )
     labels = {"arm": tuple(label for label, _, _ in rows), "reading": tuple(readings)}
@@ -215,42 +225,31 @@ def _table(
     ax.set(xlabel="", ylabel="")
 
 
-def _block_rows(reader: Reader) -> list[Row]:
-    config = reader.config
-    fitted = layerwise.fitted_step(config)
-    rows: list[Row] = []
-    for name, arm in zip(
-        config.curricula, _curriculum_arms(reader, "block"), strict=False
-    ):
-        if name in ("AS_T", "AS_E"):
-            rows += [
-                (f"{name}, just fitted", arm, fitted),
-                (f"{name}, later", arm, None),
-                (f"{name}, replay, V frozen", f"{arm}-replay", fitted),
-                (f"{name}, replay, V let go", f"{arm}-replay", None),
-            ]
-        else:
-            rows.append((name, arm, None))
-    return [
-        *rows,
-        ("two-hop, bridge", "block-bridge", None),
-        ("two-hop, no bridge", "block-no_bridge", None),
-    ]
+def _cosine(lab: AnalogyLab, arm: str, _: When) -> Values:
+    return lab.cosine(arm)
 
 
-def _gpt_rows(reader: Reader) -> list[Row]:
-    config = reader.config
-    rows: list[Row] = []
-    for name, arm in zip(
-        config.curricula, _curriculum_arms(reader, "gpt"), strict=False
-    ):
-        rows.append((name, arm, None))
-        if name in ("AS_T", "AS_E"):
-            rows.append((f"{name}, replay", f"{arm}-replay", None))
+def _curricula(lab: AnalogyLab, part: str) -> list[str]:
+    names = (*lab.config.curricula, "bridge", "no_bridge")
+    return [name for name in names if lab.has(lab.named(part, name))]
+
+
+def _rows(lab: AnalogyLab, part: str, name: str) -> list[Row]:
+    """What the transfer table shows of a curriculum."""
+    arm = lab.named(part, name)
+    if name not in LATE:
+        return [(name, arm, "end")]
+    if part == "gpt":
+        rows: list[Row] = [
+            (name, arm, "end"),
+            (f"{name}, replay", f"{arm}-replay", "end"),
+        ]
+        return [row for row in rows if lab.has(row[1])]
     return [
-        *rows,
-        ("two-hop, bridge", "gpt-bridge", None),
-        ("two-hop, no bridge", "gpt-no_bridge", None),
+        (f"{name}, just fitted", arm, "fitted"),
+        (f"{name}, later", arm, "end"),
+        (f"{name}, replay, V frozen", f"{arm}-replay", "fitted"),
+        (f"{name}, replay, V let go", f"{arm}-replay", "end"),
     ]
 
 
@@ -266,22 +265,17 @@ def _thin(ax: Axes, stages: Sequence[str], title: str) -> None:
     ax.set_title(title, fontsize=12)
 
 
-def _curriculum_arms(reader: Reader, part: str) -> list[str]:
-    config = reader.config
-    joint = layerwise.joint_name if part == "block" else gpt.joint_name
-    names = [
-        joint(config.multiplicity) if name == "joint" else f"{part}-{name}"
-        for name in config.curricula
-    ]
-    return [*names, f"{part}-bridge", f"{part}-no_bridge"]
-
-
-def _require(found: Sequence[str], what: str, parts: str) -> None:
+def _trained(lab: AnalogyLab, *groups: str) -> list[str]:
+    """Those that the run trained; `BadInput` if it trained none."""
+    parts = [group.partition("-")[0] for group in groups]
+    found = [g for g, p in zip(groups, parts, strict=True) if p in lab.config.parts]
     if not found:
-        raise BadInput(NOT_TRAINED.format(what, parts))
+        names = ",".join(parts)
+        raise BadInput(f"the run lacks what this figure shows; train parts={names}")
+    return found
 
 
-FIGURES: dict[str, Callable[[Run], Figure]] = {
+FIGURES: dict[str, Callable[[AnalogyLab], Figure]] = {
     "dynamics": dynamics,
     "alignment": alignment,
     "transfer": transfer,

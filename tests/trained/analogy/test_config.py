@@ -16,42 +16,42 @@ def test_presets_survive_json(name):
 
 def test_the_paper_preset_has_the_papers_sizes():
     config = PRESETS["paper"].config
-    assert (config.n_entities, config.d_model) == (100, 512)
-    assert (config.gpt_layers, config.gpt_heads, config.gpt_width) == (12, 12, 768)
-    assert config.multiplicities == (1, 3, 5)
+    assert (config.block.n_entities, config.block.d_model) == (100, 512)
+    assert (config.gpt.layers, config.gpt.heads, config.gpt.width) == (12, 12, 768)
+    assert config.block.multiplicities == (1, 3, 5)
 
 
 def test_set_changes_sizes_k_depth_and_curriculum():
     changed = override(
         Config(),
         [
-            "n_entities=10",
-            "d_model=64",
+            "block.n_entities=10",
+            "block.d_model=64",
             "multiplicity=2",
-            "multiplicities=2,4",
-            "gpt_multiplicities=2",
-            "linear_layers=5",
-            "gpt_layers=2",
+            "block.multiplicities=2,4",
+            "gpt.multiplicities=2",
+            "linear.layers=5",
+            "gpt.layers=2",
             "curricula=joint,AS_T",
         ],
     )
-    assert changed.multiplicities == (2, 4)
+    assert changed.block.multiplicities == (2, 4)
     assert changed.curricula == ("joint", "AS_T")
 
 
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("d_model=100", "n_entities=40, d_model=100"),
+        ("block.d_model=100", "block.n_entities=40, block.d_model=100"),
         ("curricula=AS", "unknown curriculum 'AS'; choose from: joint, SA, AS_T, AS_E"),
         ("parts=bloc", "unknown part 'bloc'"),
         ("parts=", "at least one part"),
         ("multiplicity=0", "multiplicity=0: at least 1"),
-        ("multiplicities=3,1", "ascending"),
-        ("gpt_heads=3", "must divide"),
-        ("gpt_layers=1", "gpt_layers=1: at least 2"),
-        ("linear_width=30", "linear_width=30"),
-        ("head_steps=0", "head_steps=0: at least 50"),
+        ("block.multiplicities=3,1", "ascending"),
+        ("gpt.heads=5", "must divide"),
+        ("gpt.layers=1", "gpt.layers=1: at least 2"),
+        ("linear.width=30", "linear.width=30"),
+        ("head.steps=0", "head.steps=0: at least 50"),
     ],
 )
 def test_impossible_values_are_refused_in_one_line(assignment, message):
@@ -63,9 +63,9 @@ def test_impossible_values_are_refused_in_one_line(assignment, message):
 
 def test_claims_and_config_import_no_torch():
     code = (
-        "import sys; import circuits.studies.analogy.claims as c;"
-        "from trained.analogy.config import PRESETS as P;"
-        "[c.claims(p.config) for p in P.values()];"
+        "import sys; from circuits.studies.analogy import STUDY as s;"
+        "[s.claims_at(p.config) for p in s.presets.values()];"
+        "[s.language_claims(p.config) for p in s.language.presets.values()];"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,8 +7,7 @@ from jaxtyping import Int
 from torch import Tensor, tensor
 
 from circuits.models.language_model import LanguageModel
-from circuits.models.prompts import Prompts
-from circuits.models.spans import Piece, opening, spanned
+from circuits.models.prompts import Piece, opening, spanned
 from trained.analogy.facts import (
     Fact,
     attribution_prompt,
@@ -17,11 +16,13 @@ from trained.analogy.facts import (
 )
 from trained.facts import Fact as TrainedFact
 from trained.finetuning import Curriculum
+from trained.task import Batch
 
 JOINT = Curriculum("joint", (("similarity", "attribution"),))
 SA = Curriculum("SA", (("similarity",), ("attribution",)))
 AS = Curriculum("AS", (("attribution",), ("similarity",)))
 PERMUTED = Curriculum("joint-permuted", JOINT.phases)
+CURRICULA = {"joint": JOINT, "SA": SA, "AS": AS, "permuted": PERMUTED}
 
 RELATION = attribution_prompt("")
 """What follows the subject: " is classified as"."""
@@ -53,7 +54,7 @@ def subjects(facts: Sequence[Fact]) -> list[str]:
     return [f.subject1 for f in facts] + [f.subject2 for f in facts]
 
 
-def written(model: LanguageModel, names: Sequence[str]) -> Prompts:
+def written(model: LanguageModel, names: Sequence[str]) -> Batch:
     """The prompts "[S] is classified as"; roles are `subject` and `relation`."""
     start = opening(model)
     return spanned(
