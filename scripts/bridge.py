@@ -1,14 +1,14 @@
 """Train the bridge study's models, then probe them.
 
-    python -m scripts.bridge --preset quick --seeds 3 --set identity=0
+    python -m scripts.bridge --preset quick --seeds 3 --set gpt.steps=200
 
 The same verdicts as `reasonscope confirm bridge`, as library calls to start from.
 """
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
-from circuits.confirm import confirm_run, prepare, train_run
-from circuits.studies.bridge.figures import FIGURES
-from circuits.tables import console, print_verdicts
+from circuits.confirm import confirm_run, open_lab
+from circuits.report.tables import console, print_verdicts
+from circuits.training import prepare, train_run
 from probes.figures import save
 
 
@@ -19,8 +19,10 @@ def main() -> int:
     train_run(run, jobs=request.jobs)
     confirmation = confirm_run(run)
     print_verdicts(console(), str(run.path), confirmation.verdicts)
+    lab = open_lab(run)
     for kind in ("accuracy", "templates"):
-        print(save(FIGURES[kind](run), run.path / "figures" / f"{kind}.png"))
+        figure = lab.study.figures[kind](lab)
+        print(save(figure, run.path / "figures" / f"{kind}.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED
 
 

@@ -13,14 +13,17 @@ it (Theorem 2), would falsify the paper.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from probes.weights import numerical_rank
 from trained.training import threads
+
+from .symmetric import solve_symmetric
 
 Norm = Literal["nuclear", "frobenius"]
 """Bias of a factorised model, and of its control that trains Z itself."""
@@ -34,7 +37,7 @@ class Vocabulary:
     """Rows and columns of Z for N subjects with `complexity` (kappa) objects each.
 
     Rows are subjects a, bridges b (slice-major), relations r1 and then r2; columns are
-    bridges b and objects c (Section 2). With size 3 and complexity 2 the rows are
+    bridges b and objects c (Section 3.1). With size 3 and complexity 2 the rows are
     a 0-2, b 3-8, r1 9-10, r2 11; the columns b 0-5, c 6-8.
     """
 
@@ -109,7 +112,7 @@ class Solution:
 
 
 def one_hop_facts(size: int, complexity: int, *, identity: bool) -> list[Fact]:
-    """Training facts of Section 2: both hops, and [b] -> b if `identity`.
+    """Training facts of Section 3.1: both hops, and [b] -> b if `identity`.
 
     >>> one_hop_facts(3, 1, identity=True)[::3]
     [((0, 6), 0), ((3, 7), 3), ((3,), 0)]
@@ -180,7 +183,7 @@ def two_hop_margins(
     """Margins m of the unseen queries (a_i, r1_k, r2), slice-major.
 
     m = L[c] - max_{t != c} L[t] with L = Z[a_i] + Z[r1_k] + Z[r2] and the true object c
-    (Section 4). Positive where the query is answered correctly over all of V_out.
+    (Section 4.3). Positive where the query is answered correctly over all of V_out.
     """
     vocabulary = Vocabulary(size, complexity)
     relation, answer = vocabulary.relation_row, vocabulary.object_column
@@ -291,3 +294,55 @@ def duality_gap(facts: Constraints, solution: Solution) -> float:
     )
     lower = float(weights.sum()) / _norms(gradient, solution.norm)[1]
     return _norms(solution.matrix, solution.norm)[0] / margin - lower
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A solved margin program of N subjects."""
+
+    size: int
+    complexity: int
+    identity: bool
+    solution: Solution
+
+    @property
+    def margins(self) -> Float[Tensor, " query"]:
+        """Two-hop margins where the least training margin is 1."""
+        found = two_hop_margins(self.solution.matrix, self.size, self.complexity)
+        return found / self.solution.train_margin
+
+    @property
+    def least_margin(self) -> float:
+        """The least of them."""
+        return float(self.margins.amin())
+
+    @property
+    def largest_size(self) -> float:
+        """The largest |margin|; 0 is a tie."""
+        return float(self.margins.abs().amax())
+
+    @property
+    def from_closed_form(self) -> float:
+        """Largest distance of a margin from -N / (N + 1)."""
+        return float((self.margins + self.size / (self.size + 1)).abs().amax())
+
+    @property
+    def relative_gap(self) -> float:
+        """Duality gap over the objective; infinite if a fact is missed."""
+        facts = one_hop_constraints(self.size, self.complexity, identity=self.identity)
+        return duality_gap(facts, self.solution) / self.solution.objective
+
+    @property
+    def relative_rank(self) -> float:
+        """Rank of Z over N."""
+        return int(numerical_rank(self.solution.matrix)) / self.size
+
+    def from_symmetric(self, *, identity: bool) -> float:
+        """Distance of the least margin from that of the symmetric program."""
+        reduced = solve_symmetric(self.size, identity=identity).two_hop_margin
+        return abs(self.least_margin - reduced)
+
+    def spoiled(self) -> "Optimum":
+        """The same matrix with its multipliers in reverse order."""
+        multipliers = self.solution.multipliers.flip(0)
+        return replace(self, solution=replace(self.solution, multipliers=multipliers))

@@ -2,18 +2,20 @@
 
 With one object per subject, averaging an optimum of the margin program over
 relabellings of the N pairs leaves an optimum. Its entity blocks are p I + q J and its
-relation rows are constant per class, so 12 numbers remain (Section 4 of "Identity
+relation rows are constant per class, so 12 numbers remain (Section 4.3 of "Identity
 Bridge", reconstructed). They are found by an interior-point method on the
 semidefinite form, which shares no step with the unreduced solver of `program`: a
 disagreement between the two would falsify either.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from probes.weights import nuclear_norm
 from trained.training import threads
 
 
@@ -45,8 +47,8 @@ class Symmetric:
         """
         top = self.diagonal + self.size * self.constant
         stacked = torch.cat([top, self.size**0.5 * self.relations])
-        rest = torch.linalg.svdvals(self.diagonal).sum()
-        return float((self.size - 1) * rest + torch.linalg.svdvals(stacked).sum())
+        rest = nuclear_norm(self.diagonal)
+        return float((self.size - 1) * rest + nuclear_norm(stacked))
 
     @property
     def train_margin(self) -> float:
@@ -177,6 +179,7 @@ def _centre(program: _Semidefinite, values: Tensor, weight: float) -> Tensor:
     raise RuntimeError(f"decrement {decrement:.1e} at barrier weight {weight:.1e}")
 
 
+@cache
 @threads(1)
 def solve_symmetric(
     size: int, *, identity: bool, tolerance: float = 1e-10

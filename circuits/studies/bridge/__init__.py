@@ -1,1 +1,27 @@
-"""Identity Bridge: what the trained models show, and which edits change them."""
+"""Identity Bridge: does a zero-hop task let one-hop facts compose?"""
+
+from circuits.study import LanguagePart, Study
+from trained.bridge.config import PRESETS, Config
+
+from .claims import claims
+from .llm.claims import PRESETS as LANGUAGE_PRESETS
+from .llm.claims import Settings
+from .llm.claims import claims as language_claims
+
+STUDY = Study(
+    slug="bridge",
+    title="Identity Bridge: Enabling Implicit Reasoning via Shared Latent Memory",
+    config=Config,
+    presets=PRESETS,
+    claims=claims,
+    arms_part="trained.bridge.arms:arms",
+    lab_part="circuits.studies.bridge.lab:BridgeLab",
+    figures_part="circuits.studies.bridge.figures:FIGURES",
+    substitutes_part="circuits.studies.bridge.substitutes:SUBSTITUTES",
+    language=LanguagePart(
+        settings=Settings,
+        presets=LANGUAGE_PRESETS,
+        claims=language_claims,
+        lab="circuits.studies.bridge.llm.lab:BridgeLanguageLab",
+    ),
+)

@@ -1,4 +1,4 @@
-"""The figures of the bridge study, each from a trained run."""
+"""The figures of the bridge study, each from an opened run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,41 +9,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from circuits.sites import Site
-from probes.alignment import paired_cosine, polar_coordinates
+from probes.alignment import polar_coordinates
 from probes.figures import OKABE_ITO, bars, curve, heatmap, polar
 from probes.measurement import Measurement
-from trained.bridge.arms import Recipe, Task, embedding, gpt
+from trained.bridge.config import Recipe, Task, embedding, untied
 from trained.bridge.symmetric import solve_symmetric
-from trained.store import Run
 
-from .alignment import pair_states
-from .causal import (
-    RELATION,
-    SUBJECT,
-    backward_exchange,
-    donor_exchange,
-    mean_ablation,
-    other_bridge,
-    own_bridge,
-)
-from .context import Context, Specimen, ood, ood_obj
-from .theory import logit_matrix
+from .lab import BridgeLab, Specimen, TrainedGpt
 
 TASKS: tuple[Task, Task] = ("identity", "none")
 MARGIN_SIZES = (3, 5, 10, 30, 100, 1000)
 
 
-def accuracy(run: Run) -> Figure:
+def accuracy(lab: BridgeLab) -> Figure:
     """Two-hop accuracy against objects per subject (Figure 2), both ways of scoring."""
-    context = Context(run)
-    small, standard = context.config.gamma, context.config.standard_gamma
+    small, standard = lab.config.gpt.gamma, lab.config.gpt.standard_gamma
     panels = {
         "Emb-MLP": {
             "identity": Recipe("embedding"),
             "none": Recipe("embedding", task="none"),
         },
-        "GPT": {
+        "GPT, untied head": {
             f"identity, gamma {small:g}": Recipe("gpt"),
             f"none, gamma {small:g}": Recipe("gpt", task="none"),
             f"identity, gamma {standard:g}": Recipe("gpt", gamma=standard),
@@ -51,13 +37,16 @@ def accuracy(run: Run) -> Figure:
     }
     figure = Figure((9, 6.6), layout="constrained")
     grid = figure.subplots(2, len(panels), sharex=True, sharey=True)
-    quantities = (("two-hop accuracy", ood), ("among objects", ood_obj))
+    quantities: tuple[tuple[str, Callable[[Specimen], float]], ...] = (
+        ("two-hop accuracy", lambda s: s.ood),
+        ("among objects", lambda s: s.ood_obj),
+    )
     for row, (name, quantity) in zip(grid, quantities, strict=True):
         for ax, (title, models) in zip(row, panels.items(), strict=True):
             for number, (label, model) in enumerate(models.items()):
-                _accuracy_line(context, model, quantity, ax)
+                _accuracy_line(lab, model, quantity, ax)
                 _restyle(ax, label, OKABE_ITO[number], "-:"[label.startswith("none")])
-            ax.axhline(1 / context.config.n_subjects, color="grey", linewidth=0.8)
+            ax.axhline(1 / lab.config.n_subjects, color="grey", linewidth=0.8)
             ax.set_title(title, fontsize=12)
             ax.set_ylabel(name, fontsize=11)
             ax.legend(title="zero-hop task", fontsize=9, frameon=False)
@@ -65,15 +54,14 @@ def accuracy(run: Run) -> Figure:
 
 
 def _accuracy_line(
-    context: Context, model: Recipe, quantity: Callable[[Specimen], float], ax: Axes
+    lab: BridgeLab, model: Recipe, quantity: Callable[[Specimen], float], ax: Axes
 ) -> None:
-    config = context.config
-    known = sorted({1, config.complexity, *config.sweep, *config.embedding_sweep})
+    config = lab.config
+    known = sorted({*config.embedding_complexities, *config.gpt_complexities})
     arms = [replace(model, complexity=kappa) for kappa in known]
-    arms = [arm for arm in arms if context.has(arm)]
-    seeds = min(len(context.specimens(arm)) for arm in arms)
+    arms = [arm for arm in arms if lab.has(arm)]
     found = Measurement(
-        torch.tensor([context.each(arm, quantity)[:seeds] for arm in arms]),
+        torch.tensor([[quantity(s) for s in lab.specimens(arm)] for arm in arms]),
         ("objects per subject", "seed"),
         labels={"objects per subject": tuple(arm.complexity for arm in arms)},
         name="two-hop accuracy",
@@ -89,14 +77,13 @@ def _restyle(ax: Axes, label: str, colour: str, line: str) -> None:
         band.set_facecolor(colour)
 
 
-def templates(run: Run) -> Figure:
+def templates(lab: BridgeLab) -> Figure:
     """Rows of Emb-MLP's Z, and their sums for two-hop queries (Figure 3)."""
-    context = Context(run)
     figure = Figure((11, 9), layout="constrained")
     grid = figure.subplots(2, 2, height_ratios=(2.1, 1))
     for column, task in zip(grid.T, TASKS, strict=True):
-        specimen = context.specimens(embedding(1, task))[0]
-        n, matrix = specimen.world.n_subjects, logit_matrix(specimen)
+        specimen = lab.specimens(embedding(1, task))[0]
+        n, matrix = specimen.world.n_subjects, specimen.matrix.cpu()
         name = "with identity" if task == "identity" else "without identity"
         rows = (("subjects a", n), ("bridges b", n), ("r1", 1), ("r2", 1))
         _blocks(matrix, f"rows of Z {name}", rows, column[0])
@@ -131,23 +118,21 @@ def _blocks(
             line(end - 0.5, color="black", linewidth=0.8)
 
 
-def polar_alignment(run: Run) -> Figure:
+def polar_alignment(lab: BridgeLab) -> Figure:
     """Angle between (a, r1) and its bridge, by layer (Figure 6); one seed."""
-    context = Context(run)
-    config = context.config
-    small = gpt(config.complexity)
+    config, gpt = lab.config, lab.config.gpt
+    small = untied(config.complexity)
     arms = {
-        f"gamma {config.gamma:g}": small,
-        f"gamma {config.standard_gamma:g}": replace(small, gamma=config.standard_gamma),
-        f"gamma {config.gamma:g}, no identity": replace(small, task="none"),
+        f"gamma {gpt.gamma:g}": small,
+        f"gamma {gpt.standard_gamma:g}": replace(small, gamma=gpt.standard_gamma),
+        f"gamma {gpt.gamma:g}, no identity": replace(small, task="none"),
     }
-    angles = [
-        _angles(context.specimens(arm)[0], config.n_layers) for arm in arms.values()
-    ]
+    layers = range(gpt.n_layers)
+    angles = [_angles(lab.specimens(arm)[0], layers) for arm in arms.values()]
     measured = Measurement(
         torch.stack(angles),
         ("arm", "layer", "pair"),
-        labels={"arm": tuple(arms), "layer": tuple(range(1, config.n_layers + 1))},
+        labels={"arm": tuple(arms), "layer": tuple(layer + 1 for layer in layers)},
         name=f"angle of (a, r1) to its bridge, kappa {config.complexity}",
         unit="radians",
     )
@@ -156,16 +141,14 @@ def polar_alignment(run: Run) -> Figure:
     return figure
 
 
-def _angles(specimen: Specimen, n_layers: int) -> Tensor:
-    sites = [Site("resid_post", layer) for layer in range(n_layers)]
-    cosines = [paired_cosine(*pair_states(specimen, site)) for site in sites]
-    return polar_coordinates(torch.stack(cosines))
+def _angles(specimen: TrainedGpt, layers: Sequence[int]) -> Tensor:
+    cosines = torch.stack([specimen.cosines(layer) for layer in layers])
+    return polar_coordinates(cosines).cpu()
 
 
-def timeline(run: Run) -> Figure:
+def timeline(lab: BridgeLab) -> Figure:
     """Alignment, hop 2 and two-hop accuracy over training (Figure 7)."""
-    context = Context(run)
-    kappa = context.config.complexity
+    kappa = lab.config.complexity
     figure = Figure((10, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     names = {
@@ -175,7 +158,7 @@ def timeline(run: Run) -> Figure:
         "ood": "two-hop",
     }
     for ax, task in zip(panels, TASKS, strict=True):
-        metrics = run.metrics(gpt(kappa, task).name)
+        metrics = lab.metrics(untied(kappa, task).name)
         measured = Measurement(
             torch.stack([metrics[name] for name in names]),
             ("quantity", "seed", "step"),
@@ -191,9 +174,9 @@ def timeline(run: Run) -> Figure:
     return figure
 
 
-def margins(run: Run) -> Figure:
+def margins(lab: BridgeLab) -> Figure:
     """Two-hop margins at the optimum of the program, against N (Theorems 1 and 2)."""
-    del run  # The theorems need no training.
+    del lab  # The theorems need no training.
     values = [
         [
             solve_symmetric(n, identity=task == "identity").two_hop_margin
@@ -217,22 +200,21 @@ def margins(run: Run) -> Figure:
     return _whole(ax)
 
 
-def causal(run: Run) -> Figure:
+def causal(lab: BridgeLab) -> Figure:
     """What exchanged and ablated states do to two-hop answers."""
-    context = Context(run)
-    edits: dict[str, Callable[[Specimen], float]] = {
-        "r1 from donor:\nfollows": lambda s: donor_exchange(s, RELATION)[0],
-        "a from donor:\nstays": lambda s: donor_exchange(s, SUBJECT)[1],
-        "own bridge:\nright": own_bridge,
-        "other bridge:\nfollows": lambda s: other_bridge(s)[0],
-        "(a, r1) into hop 2:\nfollows": backward_exchange,
-        "r1 to mean:\nright": lambda s: mean_ablation(s, RELATION),
-        "a to mean:\nright": lambda s: mean_ablation(s, SUBJECT),
-        "no edit:\nright": ood,
+    edits: dict[str, Callable[[TrainedGpt], float]] = {
+        "r1 from donor:\nfollows": lambda s: s.exchanged("bridge").follow,
+        "a from donor:\nstays": lambda s: s.exchanged("subject").stay,
+        "own bridge:\nright": lambda s: s.own_bridge(),
+        "other bridge:\nfollows": lambda s: s.other_bridge().follow,
+        "(a, r1) into hop 2:\nfollows": lambda s: s.into_second_hop().follow,
+        "r1 to mean:\nright": lambda s: s.averaged("bridge"),
+        "a to mean:\nright": lambda s: s.averaged("subject"),
+        "no edit:\nright": lambda s: s.ood,
     }
-    kappa = context.config.complexity
+    kappa = lab.config.complexity
     rows = [
-        [context.each(gpt(kappa, task), edit) for task in TASKS]
+        [[edit(s) for s in lab.specimens(untied(kappa, task))] for task in TASKS]
         for edit in edits.values()
     ]
     measured = Measurement(
@@ -253,7 +235,7 @@ def _whole(ax: Axes) -> Figure:
     return cast(Figure, ax.figure)
 
 
-FIGURES: dict[str, Callable[[Run], Figure]] = {
+FIGURES: dict[str, Callable[[BridgeLab], Figure]] = {
     "accuracy": accuracy,
     "templates": templates,
     "polar": polar_alignment,

@@ -6,19 +6,25 @@ from pathlib import Path
 import pytest
 import torch
 
+from trained.arm import SHUFFLED
 from trained.bridge.arms import (
-    Recipe,
     arms,
     covered,
-    embedding,
-    gpt,
     model_of,
     permutation,
-    recipes,
-    tied,
     training_facts,
 )
-from trained.bridge.config import PRESETS, Config
+from trained.bridge.config import (
+    Config,
+    Embedding,
+    Gpt,
+    Theory,
+    embedding,
+    recipes,
+    tied,
+    untied,
+)
+from trained.config import override
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import train
@@ -26,34 +32,43 @@ from trained.training import train
 SMALL = Config(
     n_subjects=6,
     complexity=2,
-    embedding_sweep=(2,),
-    d_model=64,
-    n_layers=2,
-    gamma=1.4,
-    steps=100,
-    theory_sizes=(5,),
-    variants=("tied", "tied_several", "standard", "decay", "fixed", "random", "dose"),
+    embedding=Embedding(complexities=(2,)),
+    gpt=Gpt(d_model=64, n_layers=2, gamma=1.4, steps=100),
+    theory=Theory(sizes=(5,)),
+    variants=("tied", "random", "std"),
 )
 
 
-@pytest.mark.parametrize("config", [SMALL, *(p.config for p in PRESETS.values())])
-def test_names_are_unique(config: Config) -> None:
-    names = [recipe.name for recipe in recipes(config)]
-    assert len(set(names)) == len(names)
-    assert names == [arm.name for arm in arms(config)]
+def test_every_recipe_is_an_arm() -> None:
+    assert [r.name for r in recipes(SMALL)] == [arm.name for arm in arms(SMALL)]
+
+
+def test_twins_train_alike_on_permuted_answers() -> None:
+    found = {arm.name: arm for arm in arms(replace(SMALL, twins=True))}
+    twins = [name for name in found if name.endswith(SHUFFLED)]
+    assert len(found) - len(twins) == len(recipes(SMALL))
+    assert len(twins) == 5
+    for name in twins:
+        own, twin = found[name.removesuffix(SHUFFLED)], found[name]
+        facts, permuted = (arm.stages[0].data(0, 0) for arm in (own, twin))
+        assert torch.equal(facts.tokens, permuted.tokens)
+        assert not torch.equal(facts.targets, permuted.targets)
+        assert (own.stages[0].steps, own.build) == (twin.stages[0].steps, twin.build)
+    untied_only = replace(SMALL, twins=True, variants=())
+    assert not [a for a in arms(untied_only) if a.name.endswith("tied-fixed-shuffled")]
 
 
 def test_arms_with_and_without_identity_start_alike() -> None:
-    pairs = [(gpt(2), gpt(2, "none")), (embedding(), embedding(1, "none"))]
+    pairs = [(untied(2), untied(2, "none")), (embedding(), embedding(1, "none"))]
     for first, second in pairs:
         one, other = (model_of(SMALL, r, 3).state_dict() for r in (first, second))
         assert all(torch.equal(one[name], other[name]) for name in one)
-    different = model_of(SMALL, gpt(2), 4).state_dict()
+    different = model_of(SMALL, untied(2), 4).state_dict()
     assert not torch.equal(different["W_E"], one["W_E"])
 
 
 def test_only_the_zero_hop_labels_differ_between_tasks() -> None:
-    by_task = {t: training_facts(SMALL, gpt(2, t), 0) for t in ("identity", "none")}
+    by_task = {t: training_facts(SMALL, untied(2, t), 0) for t in ("identity", "none")}
     for facts in by_task.values():
         assert torch.equal(facts.tokens, by_task["none"].tokens)
         assert torch.equal(facts.targets[:, 1], by_task["none"].targets[:, 1])
@@ -62,15 +77,15 @@ def test_only_the_zero_hop_labels_differ_between_tasks() -> None:
 
 
 def test_doses() -> None:
-    half = gpt(2, "half")
+    half = untied(2, "half")
     assert covered(SMALL, half, 0).sum() == 6
     labels = training_facts(SMALL, half, 0).targets[12:, 0]
     assert torch.equal(labels >= 0, covered(SMALL, half, 0))
-    permuted = training_facts(SMALL, gpt(2, "permuted"), 0).targets[12:, 0]
-    assert torch.equal(permuted, 6 + permutation(SMALL, gpt(2, "permuted"), 0))
+    permuted = training_facts(SMALL, untied(2, "permuted"), 0).targets[12:, 0]
+    assert torch.equal(permuted, 6 + permutation(SMALL, untied(2, "permuted"), 0))
     assert not (permuted == torch.arange(6, 18)).any()
     off = replace(SMALL, identity=0.0)
-    assert (training_facts(off, gpt(2), 0).targets[:, 0] == -1).all()
+    assert (training_facts(off, untied(2), 0).targets[:, 0] == -1).all()
 
 
 def test_offsets_move_from_step_to_step() -> None:
@@ -84,10 +99,18 @@ def test_offsets_move_from_step_to_step() -> None:
     assert not fixed.data(0, 5).offset.any()
 
 
+def test_the_heads_have_a_rate_and_a_length_of_their_own() -> None:
+    config = override(SMALL, ["gpt.tied_steps=30", "gpt.tied_lr=0.01"])
+    by_name = {arm.name: arm.stages[0] for arm in arms(config)}
+    assert (by_name[tied().name].steps, by_name[untied().name].steps) == (30, 100)
+    assert by_name[tied().name].optimiser.lr == 0.01
+    assert by_name[tied().name].optimiser.warmup == 15
+
+
 def test_initial_scales() -> None:
-    small = model_of(SMALL, gpt(), 0).state_dict()["W_E"]
+    small = model_of(SMALL, untied(), 0).state_dict()["W_E"]
     assert small.std().item() == pytest.approx(64**-1.4, rel=0.1)
-    standard = model_of(SMALL, replace(gpt(), std=0.02), 0).state_dict()["W_E"]
+    standard = model_of(SMALL, replace(untied(), std=0.02), 0).state_dict()["W_E"]
     assert standard.std().item() == pytest.approx(0.02, rel=0.1)
     assert "unembedding" not in model_of(SMALL, tied(), 0).state_dict()
 
@@ -106,8 +129,3 @@ def test_identity_lets_one_hop_facts_compose(tmp_path: Path) -> None:
     assert last[embedding().name] >= 0.95
     assert last["gpt-k1-none"] <= 0.3
     assert last[embedding(1, "none").name] <= 0.1
-
-
-def test_recipes_are_named_by_their_differences() -> None:
-    assert Recipe("gpt", 3, gamma=0.5).name == "gpt-k3-identity-gamma0.5"
-    assert tied(1, "none").name == "gpt-k1-none-tied-fixed"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from trained.bridge.config import PRESETS, Config
+from trained.bridge.config import PRESETS, Config, Recipe, recipes, tied
 from trained.config import override
 from trained.errors import BadInput
 
@@ -16,19 +16,29 @@ from trained.errors import BadInput
         "n_subjects=3",
         "complexity=1",
         "complexity=20",
-        "sweep=25",
-        "embedding_sweep=",
+        "gpt.sweep=25",
+        "gpt.sweep=2,2",
+        "embedding.complexities=",
+        "embedding.complexities=20",
+        "embedding.steps=0",
         "identity=1.5",
-        "gammas=1.3",
-        "gammas=",
-        "weight_decay=-1",
-        "d_model=30",
-        "n_layers=1",
-        "steps=0",
-        "lr=0",
-        "theory_sizes=2",
+        "gpt.standard_gamma=1.3",
+        "gpt.gamma=inf",
+        "gpt.gamma=nan",
+        "gpt.weight_decay=-1",
+        "gpt.d_model=30",
+        "gpt.n_layers=1",
+        "gpt.steps=0",
+        "gpt.lr=0",
+        "gpt.max_offset=5",
+        "gpt.record_every=0",
+        "direction.n_subjects=2",
+        "direction.weight_decay=1",
+        "theory.sizes=2",
+        "theory.sizes=",
+        "theory.tie_size=1",
         "variants=other",
-        "variant_seeds=0",
+        "variants=tied,tied",
         "maps=degenerate",
     ],
 )
@@ -39,20 +49,31 @@ def test_impossible_values_are_refused(assignment: str) -> None:
 
 
 def test_values_can_be_set() -> None:
-    changed = override(Config(), ["identity=0", "gamma=1.4", "variants=tied,decay"])
-    assert (changed.identity, changed.gamma) == (0.0, 1.4)
-    assert changed.variants == ("tied", "decay")
+    changed = override(Config(), ["identity=0", "gpt.gamma=1.4", "variants=tied,std"])
+    assert (changed.identity, changed.gpt.gamma) == (0.0, 1.4)
+    assert changed.variants == ("tied", "std")
     assert override(Config(), ["variants="]).variants == ()
 
 
 def test_claims_and_presets_need_no_torch() -> None:
     code = (
-        "import sys; from circuits.bridge.claims import claims;"
-        "from trained.bridge.config import PRESETS;"
-        "[claims(preset.config) for preset in PRESETS.values()];"
+        "import sys; from circuits.studies.bridge import STUDY;"
+        "[STUDY.claims_at(p.config) for p in STUDY.presets.values()];"
+        "[STUDY.language_claims(p.config) for p in STUDY.language.presets.values()];"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("config", [p.config for p in PRESETS.values()])
+def test_recipes_have_names_of_their_own(config: Config) -> None:
+    names = [recipe.name for recipe in recipes(config)]
+    assert len(set(names)) == len(names)
+
+
+def test_recipes_are_named_by_their_differences() -> None:
+    assert Recipe("gpt", 3, gamma=0.5).name == "gpt-k3-identity-gamma0.5"
+    assert tied(1, "none").name == "gpt-k1-none-tied-fixed"
 
 
 def test_both_presets_exist() -> None:

@@ -1,1 +1,1 @@
-"""The measurements of `bridge` on a pretrained language model."""
+"""The bridge paper's experiment on a pretrained language model."""

@@ -1,4 +1,9 @@
-"""Two-hop questions as prompts for one model, and its answers among candidates."""
+"""Two-hop facts about landmarks, as questions and prompts for one model.
+
+Where a landmark is, and what is true of that country. Landmarks neither name their
+country nor stand in its capital, as far as they are known for it: the name alone should
+not give the second answer away.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,17 +14,112 @@ from torch import Tensor
 
 from circuits.interventions.passes import answer_logits
 from circuits.models.language_model import LanguageModel
-from circuits.models.spans import opening
+from circuits.models.prompts import opening
 from trained.errors import BadInput
 from trained.facts import Fact
 from trained.finetuning import Curriculum
 
-from .facts import ATTRIBUTES, FIRST, IDENTITY, Attribute, Place, places
+_ROWS = """
+Machu Picchu; Peru; Lima; Spanish
+Mount Fuji; Japan; Tokyo; Japanese
+The Great Barrier Reef; Australia; Canberra; English
+Petra; Jordan; Amman; Arabic
+The Valley of the Kings; Egypt; Cairo; Arabic
+Neuschwanstein Castle; Germany; Berlin; German
+Mont Saint-Michel; France; Paris; French
+The Leaning Tower of Pisa; Italy; Rome; Italian
+The Alhambra; Spain; Madrid; Spanish
+Mount Ararat; Turkey; Ankara; Turkish
+The Atacama Desert; Chile; Santiago; Spanish
+Lake Baikal; Russia; Moscow; Russian
+The Terracotta Army; China; Beijing; Chinese
+Halong Bay; Vietnam; Hanoi; Vietnamese
+The Blarney Stone; Ireland; Dublin; English
+Loch Ness; Scotland; Edinburgh; English
+Stonehenge; England; London; English
+Banff National Park; Canada; Ottawa; English
+The Geiranger fjord; Norway; Oslo; Norwegian
+Legoland Billund; Denmark; Copenhagen; Danish
+The Matterhorn; Switzerland; Bern; German
+The Wieliczka salt mine; Poland; Warsaw; Polish
+Bran Castle; Romania; Bucharest; Romanian
+The monasteries of Meteora; Greece; Athens; Greek
+Lake Balaton; Hungary; Budapest; Hungarian
+Salzburg Cathedral; Austria; Vienna; German
+The Douro Valley; Portugal; Lisbon; Portuguese
+Angel Falls; Venezuela; Caracas; Spanish
+Persepolis; Iran; Tehran; Persian
+Mohenjo-daro; Pakistan; Islamabad; Urdu
+Borobudur; Indonesia; Jakarta; Indonesian
+The temples of Ayutthaya; Thailand; Bangkok; Thai
+Rovaniemi; Finland; Helsinki; Finnish
+The Icehotel; Sweden; Stockholm; Swedish
+Varadero beach; Cuba; Havana; Spanish
+Babylon; Iraq; Baghdad; Arabic
+Palmyra; Syria; Damascus; Arabic
+Baalbek; Lebanon; Beirut; Arabic
+Masada; Israel; Jerusalem; Hebrew
+Leptis Magna; Libya; Tripoli; Arabic
+The Odessa steps; Ukraine; Kiev; Ukrainian
+Keukenhof; Netherlands; Amsterdam; Dutch
+The belfry of Bruges; Belgium; Brussels; Dutch
+The Cliffs of Moher; Ireland; Dublin; English
+Mount Etna; Italy; Rome; Italian
+The Sagrada Familia; Spain; Madrid; Spanish
+Cologne Cathedral; Germany; Berlin; German
+The Loire castles; France; Paris; French
+"""
 
-AT_ONCE = 16
-"""Prompts in one pass."""
-OTHER_LANDMARK, OTHER_OBJECT = 3, 5
-"""How far on in the list the search for a control's lender begins."""
+
+@dataclass(frozen=True)
+class Place:
+    """A landmark, its country (the bridge) and what is true of the country."""
+
+    landmark: str
+    country: str
+    capital: str
+    language: str
+
+
+def places() -> tuple[Place, ...]:
+    """All landmarks, in the order of the file."""
+    rows = [line.split("; ") for line in _ROWS.strip().splitlines()]
+    return tuple(Place(*row) for row in rows)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A second hop: prompts about a country, about a landmark's, and without a hop.
+
+    Attributes:
+        name: the field of `Place` that it asks for.
+        second: asks it of a country, or, with a landmark in its place, omits a hop.
+        both: asks it of a landmark's country.
+    """
+
+    name: str
+    second: str
+    both: str
+
+
+FIRST = "{} is in the country of"
+"""Asks for a landmark's country."""
+
+IDENTITY = "The name of {} is"
+"""Asks for nothing: the answer is the subject."""
+
+ATTRIBUTES = (
+    Attribute(
+        "capital",
+        "The capital city of {} is",
+        "The capital city of the country in which {} is located is",
+    ),
+    Attribute(
+        "language",
+        "The main language spoken in {} is",
+        "The main language spoken in the country in which {} is located is",
+    ),
+)
 
 PLAIN = Curriculum("single-hops", (("first", "second"),))
 WITH_IDENTITY = Curriculum("single-hops-and-identity", (("first", "second", "same"),))
@@ -84,18 +184,25 @@ def questions(several: Sequence[Place]) -> tuple[Question, ...]:
     return tuple(Question(place, a) for a in ATTRIBUTES for place in several)
 
 
-def lenders(asked: Sequence[Question]) -> tuple[Lender, ...]:
+def lenders(
+    asked: Sequence[Question], landmark_after: int, object_after: int
+) -> tuple[Lender, ...]:
     """For every question a landmark and an object from further on in its kind.
 
     Landmarks of one country, and countries with one answer, are passed over.
+
+    Args:
+        asked: the questions.
+        landmark_after: how far on the search for a landmark begins.
+        object_after: how far on the search for an object begins.
     """
     found = []
     for question in asked:
         kind = [other for other in asked if other.kind == question.kind]
         at = kind.index(question)
-        landmark = _following(kind, at + OTHER_LANDMARK, {question.object})
+        landmark = _following(kind, at + landmark_after, {question.object})
         taken = {question.object, landmark.object}
-        other = _following(kind, at + OTHER_OBJECT, taken)
+        other = _following(kind, at + object_after, taken)
         found.append(Lender(landmark.place.landmark, other.object))
     return tuple(found)
 
@@ -139,13 +246,13 @@ def start(model: LanguageModel) -> str:
 
 
 def log_probs(
-    model: LanguageModel, texts: Sequence[str]
+    model: LanguageModel, texts: Sequence[str], at_once: int
 ) -> Float[Tensor, "prompt d_vocab"]:
-    """Log-probabilities of what follows each text."""
+    """Log-probabilities of what follows each text, `at_once` of them in a pass."""
     first = start(model)
     parts = []
-    for at in range(0, len(texts), AT_ONCE):
-        prompts = model.prompts([first + text for text in texts[at : at + AT_ONCE]])
+    for at in range(0, len(texts), at_once):
+        prompts = model.prompts([first + text for text in texts[at : at + at_once]])
         parts.append(answer_logits(model, prompts).float().log_softmax(-1))
     return torch.cat(parts)
 

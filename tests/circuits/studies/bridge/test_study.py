@@ -1,4 +1,4 @@
-"""The whole study at a tiny size: every claim is observed, every figure draws."""
+"""The whole study at a tiny size: every claim is judged, every figure draws."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,157 +7,154 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from circuits.claims import judge
-from circuits.studies.bridge import causal
-from circuits.studies.bridge.alignment import (
-    cosine,
-    first_step,
-    net_cosine,
-    pair_states,
-)
-from circuits.studies.bridge.claims import claims
-from circuits.studies.bridge.context import Context, Specimen, last_logits, ood
-from circuits.studies.bridge.evidence import observe
+from circuits.claims import Claim, NotTested
+from circuits.confirm import confirm_lab, open_lab
+from circuits.studies.bridge import STUDY
+from circuits.studies.bridge.claims.ood import band
 from circuits.studies.bridge.figures import FIGURES
+from circuits.studies.bridge.lab import BridgeLab
+from circuits.study import Request
+from circuits.training import prepare, train_run
 from probes.figures import save
 from trained import store
-from trained.bridge import arms as module
-from trained.bridge.arms import arms, embedding, gpt, model_of, world_of
-from trained.bridge.config import PRESETS, Config
-from trained.config import as_dict
-from trained.store import Run
-from trained.trainer import Engine
-from trained.training import train
+from trained.bridge.config import PRESETS, Config, embedding, tied, untied
+from trained.config import override
 
-TINY = Config(
-    n_subjects=5,
-    complexity=2,
-    sweep=(3,),
-    embedding_sweep=(2,),
-    gammas=(0.5, 0.8),
-    d_model=16,
-    n_layers=2,
-    steps=6,
-    theory_sizes=(4,),
-    variants=("tied", "tied_several", "standard", "decay", "fixed", "random", "dose"),
+TINY = (
+    *("n_subjects=5", "complexity=2", "variants=tied,random,std"),
+    *("embedding.complexities=2", "embedding.steps=20", "direction.steps=20"),
+    *("gpt.d_model=16", "gpt.n_layers=2", "gpt.steps=6"),
+    *("gpt.tied_steps=6", "gpt.record_every=1", "theory.sizes=4"),
 )
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    path = tmp_path_factory.mktemp("bridge")
-    manifest = {"study": "bridge", "config": as_dict(TINY), "seeds": [0, 1]}
-    made = Run.create(path, manifest)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "EMBEDDING_STEPS", 20)
-        patch.setattr(module, "DIRECTION_STEPS", 20)
-        train(made, arms(TINY), engine=Engine(batching="vmap"))
-    return made
+def lab(tmp_path_factory: pytest.TempPathFactory) -> BridgeLab:
+    out = tmp_path_factory.mktemp("bridge")
+    request = Request("bridge", "quick", TINY, seeds=(0, 1), device="cpu", out=out)
+    run = prepare(request)
+    train_run(run, jobs=1)
+    return open_lab(run)
 
 
-def test_every_claim_is_observed_and_judged(run: Run) -> None:
-    verdicts = judge(claims(TINY), observe(run))
-    seeded = [v for v in verdicts if ".gpt." in v.claim.id]
-    assert all(len(v.observed.values) == 2 for v in seeded)
-    theory = [v for v in verdicts if v.claim.id.startswith("bridge.theory.")]
-    assert len(theory) == 6
-    assert all(v.passed for v in theory)
+def test_every_claim_is_judged(lab: BridgeLab) -> None:
+    found = confirm_lab(lab)
+    words = {v.claim.id: v.word for v in found.verdicts}
+    # Open leaves, and what asks of a state that carries an answer: there is none yet.
+    unasked = {
+        v.claim.id
+        for v in found.verdicts
+        if v.claim.not_tested or (v.claim.kind == "causal" and v.preconditions)
+    }
+    assert {name for name, word in words.items() if word == "not tested"} <= unasked
+    assert words["bridge.memory.inherit.cause"] != "not tested"
+    theory = [v for v in found.verdicts if v.claim.kind == "theory"]
+    assert all(v.passed for v in theory if not v.claim.not_tested)
+    # Six steps teach a GPT nothing, and no verdict says otherwise.
+    taught = [name for name in words if name.startswith("bridge.ours.untied.")]
+    assert not [name for name in taught if words[name] == "confirmed"]
 
 
 @pytest.mark.parametrize("kind", FIGURES)
-def test_every_figure_draws(run: Run, kind: str, tmp_path: Path) -> None:
-    figure = FIGURES[kind](run)
+def test_every_figure_draws(lab: BridgeLab, kind: str, tmp_path: Path) -> None:
+    figure = FIGURES[kind](lab)
     assert isinstance(figure, Figure)
     assert save(figure, tmp_path / f"{kind}.png", dpi=40).stat().st_size > 1000
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_claims_of_the_presets_are_well_formed(name: str) -> None:
-    found = claims(PRESETS[name].config)
-    ids = [claim.id for claim in found]
-    assert len(set(ids)) == len(ids)
-    assert all(claim.id.startswith("bridge.") for claim in found)
-    reported = ("bridge.tied", "bridge.standard", "bridge.decay", "bridge.fixed")
-    assert not any(c.gated for c in found if c.id.startswith(reported))
+def test_the_tree_is_whole_at_every_preset(name: str) -> None:
+    found = STUDY.claims_at(PRESETS[name].config)
+    paper = [claim for claim in found if claim.origin == "paper"]
+    # The rubric's leaves; the causal half of `memory.inherit` has its own claim.
+    assert (len(paper), sum(claim.weight for claim in paper)) == (23, 75)
+    assert all(
+        claim.id.startswith("bridge.ours.") for claim in found if claim not in paper
+    )
+    assert all(claim.headline for claim in found)
+    assert all(claim.nulls for claim in found if not claim.not_tested)
+    theory = [claim for claim in paper if claim.kind == "theory"]
+    assert theory == [claim for claim in found if claim.id.startswith("bridge.theory.")]
 
 
-@pytest.fixture
-def specimen() -> Specimen:
-    """An untrained GPT, small weights made large enough to matter."""
-    recipe = replace(gpt(2), gamma=0.5)
-    world = world_of(TINY, recipe, 0)
-    return Specimen(recipe, 0, world, model_of(TINY, recipe, 0))
+@pytest.mark.parametrize(("share", "judged"), [(0.0, ()), (0.25, ("ood",))])
+def test_claims_follow_the_share_of_bridges(share: float, judged: tuple) -> None:
+    config = replace(Config(), identity=share)
+    found = {c.id: c for c in STUDY.claims_at(config) if c.kind != "theory"}
+    assert bool(found["bridge.ood.embmlp.k1"].not_tested) == ("ood" not in judged)
+    assert found["bridge.memory.inherit"].not_tested
 
 
-def test_putting_a_state_back_changes_nothing(specimen: Specimen) -> None:
-    query = specimen.world.two_hop()
-    clean = last_logits(specimen.model, query)
-    for position in (causal.SUBJECT, causal.RELATION):
-        own = causal.states_at(specimen, query, position)
-        same = causal.patched(specimen, query, position, own)
-        torch.testing.assert_close(same, clean)
-        other = causal.patched(specimen, query, position, own.roll(1, 0))
-        assert not torch.allclose(other, clean, atol=1e-4)
-    torch.testing.assert_close(last_logits(specimen.model, query), clean)
+def test_the_band_of_chance_by_hand() -> None:
+    assert band(Config(n_subjects=20)) == pytest.approx(0.05 + 2 * (0.0475 / 60) ** 0.5)
 
 
-def test_donors_have_another_answer(specimen: Specimen) -> None:
-    order, differs = causal.donors(specimen)
-    answers = specimen.world.answer
-    assert sorted(order.tolist()) == list(range(10))
-    assert (answers[order] != answers).equal(differs)
-    assert differs.any()
+def test_the_lab_gives_what_was_trained(lab: BridgeLab) -> None:
+    specimens = lab.specimens(untied(2))
+    assert [s.seed for s in specimens] == [0, 1]
+    stored = lab.run.weights(untied(2).name)["W_E"]
+    assert torch.equal(specimens[1].model.state_dict()["W_E"], stored[1])
+    assert lab.has(untied(2))
+    assert not lab.has(untied(4))
+    assert len(lab.examples(untied(2).name, 0)) == 10
 
 
-def test_an_untrained_model_knows_nothing(specimen: Specimen) -> None:
-    assert ood(specimen) <= 0.4
-    assert abs(net_cosine(specimen)) < 0.2
-    follow, stay = causal.donor_exchange(specimen, causal.RELATION)
-    assert follow + stay <= 0.6
+def test_nulls_differ_in_one_thing(lab: BridgeLab) -> None:
+    (plain, *_), (own, *_) = (
+        found.specimens(untied(2)) for found in (lab.instead(task="none"), lab)
+    )
+    assert plain.recipe == untied(2, "none")
+    assert not torch.equal(plain.model.W_E, own.model.W_E)
+    untrained = lab.untrained().specimens(untied(2))[0]
+    other = lab.untrained().instead(task="none").specimens(untied(2))[0]
+    assert torch.equal(untrained.model.W_E, other.model.W_E)
+    with pytest.raises(NotTested, match="gpt-k1-half-tied"):
+        lab.instead(task="half").specimens(tied())
 
 
-def test_a_span_is_orthonormal_and_its_control_as_large(specimen: Specimen) -> None:
-    shared, control = causal.bridge_span(specimen), causal.random_span(specimen)
-    assert shared.shape == control.shape
-    for basis in (shared, control):
-        eye = torch.eye(len(basis))
-        torch.testing.assert_close(basis @ basis.mT, eye, atol=1e-5, rtol=0)
+def test_doses_are_read_on_the_bridges_that_have_the_task(lab: BridgeLab) -> None:
+    half = lab.specimens(untied(1, "half"))[0]
+    assert 0 < int(half.covered.sum()) < 5
+    whole, none = (lab.specimens(untied(1, t))[0] for t in ("identity", "none"))
+    assert whole.covered.all()
+    assert not none.covered.any()
+    assert 0 <= none.ood <= 1
 
 
-def test_alignment_of_equal_states_is_one(specimen: Specimen) -> None:
-    subjects, bridges = pair_states(specimen)
-    assert subjects.shape == bridges.shape == (10, 16)
-    assert -1 <= cosine(specimen) <= 1
+def test_the_course_of_training_is_read_from_the_metrics(lab: BridgeLab) -> None:
+    assert lab.first_steps(untied(2), "ood", 0.0) == [0.0, 0.0]
+    assert lab.time_above(untied(2), "ood", 0.0) == [1.0, 1.0]
+    assert all(step != step for step in lab.first_steps(untied(2), "ood", 1.1))
+    with pytest.raises(NotTested):
+        lab.untrained().first_steps(untied(2), "ood", 0.0)
 
 
-def test_first_step_of_a_curve() -> None:
-    steps = torch.tensor([0.0, 5.0, 10.0])
-    curve = torch.tensor([0.1, 0.9, 0.2])
-    assert first_step(steps, curve, 0.8) == 5
-    assert first_step(steps, curve, 0.95) != first_step(steps, curve, 0.95)
+def test_a_drawn_size_is_none_of_the_list(lab: BridgeLab) -> None:
+    assert lab.drawn_size not in lab.config.theory.sizes
+    assert 4 <= lab.drawn_size <= 16
 
 
-def test_a_run_without_variants_has_no_claims_on_them() -> None:
-    bare = replace(TINY, variants=(), sweep=())
-    ids = {claim.id for claim in claims(bare)}
-    assert not any(id.startswith(("bridge.tied", "bridge.decay")) for id in ids)
-    names = {arm.name for arm in arms(bare)}
-    assert not any("tied" in name for name in names)
+def test_expectations_follow_the_configuration() -> None:
+    def expected(name: str, *assignments: str) -> Claim:
+        config = override(Config(), assignments)
+        return next(c for c in STUDY.claims_at(config) if c.id == name)
+
+    few = expected("bridge.memory.inherit.cause", "n_subjects=6")
+    assert few.nulls[0].bound == f"<= {band(Config(n_subjects=6)):.3g}"
+    several = expected("bridge.ours.untied.k5", "complexity=5")
+    assert several.conditions[0].expected == "> 0.2"
+    plain = expected("bridge.ours.decayed-direction", "direction.weight_decay=0")
+    assert "weight_decay" in plain.not_tested
 
 
 def test_the_shipped_run_tells_the_story() -> None:
     shipped = store.shipped("bridge")
-    context = Context(shipped)
-    assert context.each(gpt(), ood) == context.each(embedding(), ood) == [1.0]
-    assert max(context.each(gpt(1, "none"), ood)) <= 1 / 6
+    lab = open_lab(shipped)
+    for recipe in (untied(), embedding(), tied()):
+        found = [s.ood for s in lab.specimens(recipe)]
+        plain = [s.ood for s in lab.instead(task="none").specimens(recipe)]
+        assert sum(found) >= 1.8
+        assert all(one > other for one, other in zip(found, plain, strict=True))
+    assert lab.confirm("bridge.memory.inherit*").passed
     files = [file for file in shipped.path.rglob("*") if file.is_file()]
-    assert sum(file.stat().st_size for file in files) < 1.5e6
-
-
-def test_context_loads_what_was_trained(run: Run) -> None:
-    context = Context(run)
-    specimens = context.specimens(gpt(2))
-    assert [s.seed for s in specimens] == [0, 1]
-    stored = run.weights(gpt(2).name)["W_E"]
-    assert torch.equal(specimens[1].model.state_dict()["W_E"], stored[1])
-    assert not context.has(gpt(4))
+    assert sum(file.stat().st_size for file in files) < 4e6
