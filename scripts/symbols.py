@@ -1,14 +1,14 @@
 """Train the symbols study's models, then probe them.
 
-    python -m scripts.symbols --preset quick --seeds 3 --set multiplier=1
+    python -m scripts.symbols --preset quick --seeds 3 --set training.max_steps=200
 
 The same verdicts as `reasonscope confirm symbols`, as library calls to start from.
 """
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
-from circuits.confirm import confirm_run, prepare, train_run
-from circuits.studies.symbols.figures import FIGURES
-from circuits.tables import console, print_verdicts
+from circuits.confirm import confirm_lab, open_lab
+from circuits.report.tables import console, print_verdicts
+from circuits.training import prepare, train_run
 from probes.figures import save
 
 
@@ -17,10 +17,11 @@ def main() -> int:
     request = script_request("symbols")
     run = prepare(request)
     train_run(run, jobs=request.jobs)
-    confirmation = confirm_run(run)
+    lab = open_lab(run)
+    confirmation = confirm_lab(lab)
     print_verdicts(console(), str(run.path), confirmation.verdicts)
-    for kind in ("efficiency",):
-        print(save(FIGURES[kind](run), run.path / "figures" / f"{kind}.png"))
+    figure = lab.study.figures["efficiency"](lab)
+    print(save(figure, run.path / "figures" / "efficiency.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED
 
 

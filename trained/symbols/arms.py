@@ -8,42 +8,41 @@ from functools import cache, partial
 
 from torch import nn
 
-from trained.arm import Arm, Quantity, Stage, adam
+from trained.arm import Arm, Quantity, Stage, adam, shuffled
 from trained.seeding import generator
+from trained.task import Batch, shuffle_targets
 
-from .baselines import Perceptron, Recurrent
 from .config import Config
-from .language import language_arms
-from .sampler import SPLITS, Alphabet, Strings, alphabet, assert_unseen, sample
-from .scores import alphabet_error_on, error_on, loss, loss_on
+from .model import (
+    Perceptron,
+    Recurrent,
+    alphabet_error_on,
+    error_on,
+    loss,
+    loss_on,
+    sizes,
+    start_near_identity,
+    transformer,
+)
+from .sampler import SPLITS, Alphabet, alphabet, assert_unseen, sample
 from .setting import Setting, settings, steps
 from .tasks import task
-from .transformer import sizes, start_near_identity, transformer
-
-N_VALIDATION = 100
-STOP_BELOW = 5e-4
-"""Real labels: a seed stops once its training error is below this."""
-MLP_STOP_BELOW = 1e-4
-"""Lower for MLPs, which are judged only where they fit: a batch is not all strings."""
-COPY_HEADS, COPY_D_HEAD = 4, 64
-MLP_WIDTH = 128
-MLP_RATIO = 2
-"""Width of the transformer's MLPs over d_model."""
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
-    """What the study trains."""
-    strings = (
+    """What the study trains, and the twins of it if they are asked for."""
+    found = tuple(
         arm(config, setting, lr)
         for setting in settings(config)
         for lr in rates(config, setting)
     )
-    return (*strings, *language_arms(config))
+    twins = (shuffled(one, shuffle_targets) for one in found if config.twins)
+    return (*found, *twins)
 
 
 def rates(config: Config, setting: Setting) -> tuple[float, ...]:
     """The learning rates of a setting; vanilla and modified have the same."""
-    return config.copy_lrs if setting.role == "copy" else config.lrs
+    return (config.copying if setting.role == "copy" else config.training).lrs
 
 
 def arm_name(setting: Setting, lr: float) -> str:
@@ -53,15 +52,16 @@ def arm_name(setting: Setting, lr: float) -> str:
 
 def alphabet_of(config: Config, setting: Setting) -> Alphabet:
     """The tokens of a setting."""
-    return alphabet(task(setting.task), setting.n, n_held_out=config.held_out_symbols)
+    held_out = config.training.held_out_symbols
+    return alphabet(task(setting.task), setting.n, n_held_out=held_out)
 
 
 @cache
-def strings_of(config: Config, setting: Setting, seed: int) -> dict[str, Strings]:
+def strings_of(config: Config, setting: Setting, seed: int) -> dict[str, Batch]:
     """The three splits of a setting's seed; they share no symbol."""
     tokens = alphabet_of(config, setting)
-    counts = (setting.n, N_VALIDATION, config.n_test)
-    found: dict[str, Strings] = {}
+    counts = (setting.n, config.training.n_validation, config.training.n_test)
+    found: dict[str, Batch] = {}
     for split, count in zip(SPLITS, counts, strict=True):
         path = ("symbols", setting.task, setting.n, split)
         found[split] = sample(tokens, split, count, generator=generator(seed, *path))
@@ -75,10 +75,8 @@ def model_of(config: Config, setting: Setting, seed: int) -> nn.Module:
     path = (setting.task, setting.n, setting.model, setting.d_model, setting.depth)
     source = generator(seed, "symbols", "initial", *path)
     if setting.model in ("mlp", "mlp_incidence"):
-        incidence = setting.model == "mlp_incidence"
-        return Perceptron(
-            tokens, width=MLP_WIDTH, incidence=incidence, generator=source
-        )
+        incidence, width = setting.model == "mlp_incidence", config.model.perceptron
+        return Perceptron(tokens, width=width, incidence=incidence, generator=source)
     if setting.model in ("rnn", "lstm"):
         return Recurrent(
             tokens, width=setting.d_model, cell=setting.model, generator=source
@@ -89,7 +87,7 @@ def model_of(config: Config, setting: Setting, seed: int) -> nn.Module:
         multiplier=config.multiplier,
         width=_width(config, setting),
         depth=setting.depth,
-        d_mlp=0 if setting.role == "copy" else MLP_RATIO * setting.d_model,
+        d_mlp=0 if setting.role == "copy" else config.model.mlp_ratio * setting.d_model,
     )
     model = transformer(shape, scale=setting.head_only or 1.0, generator=source)
     if setting.identity == "orthogonal":
@@ -97,22 +95,32 @@ def model_of(config: Config, setting: Setting, seed: int) -> nn.Module:
         vanilla = model_of(config, replace(setting, identity="none"), seed)
         model.load_state_dict(vanilla.state_dict(), strict=False)
     if setting.start == "mimetic":
-        start_near_identity(model, generator=source)
+        start_near_identity(model, config.model.mimetic_weight, generator=source)
     return model
 
 
 def _width(config: Config, setting: Setting) -> tuple[int, int, int]:
     if setting.role != "copy":
-        return setting.d_model, config.n_heads, config.d_head
-    # All heads together must reach rank d, or copying fails for another reason.
-    d_head = max(COPY_D_HEAD, -(-setting.d_model // COPY_HEADS))
-    return setting.d_model, COPY_HEADS, d_head
+        return setting.d_model, config.model.n_heads, config.model.d_head
+    n_heads = config.copying.n_heads
+    d_head = max(config.copying.d_head, -(-setting.d_model // n_heads))
+    return setting.d_model, n_heads, d_head
 
 
-def _stop_below(setting: Setting) -> float | None:
+def _stop_below(config: Config, setting: Setting) -> float | None:
     if setting.role != "relation":
         return None
-    return MLP_STOP_BELOW if setting.model.startswith("mlp") else STOP_BELOW
+    mlp, training = setting.model.startswith("mlp"), config.training
+    return training.mlp_stop_below if mlp else training.stop_below
+
+
+def _record_every(config: Config, setting: Setting) -> int:
+    own = {
+        "relation": config.training.record_every,
+        "copy": config.copying.record_every,
+        "recall": config.recall.record_every,
+    }
+    return own[setting.role]
 
 
 def arm(config: Config, setting: Setting, lr: float) -> Arm:
@@ -124,7 +132,7 @@ def arm(config: Config, setting: Setting, lr: float) -> Arm:
         stages=(_stage(config, setting, lr, total),),
         metrics=_metrics(config, setting),
         held_out=partial(_held_out, config, setting),
-        record_every=max(10 if setting.role == "relation" else 25, total // 100),
+        record_every=max(_record_every(config, setting), total // 100),
     )
 
 
@@ -142,13 +150,14 @@ def _metrics(config: Config, setting: Setting) -> dict[str, Quantity]:
     return found
 
 
-def _held_out(config: Config, setting: Setting, seed: int) -> dict[str, Strings]:
+def _held_out(config: Config, setting: Setting, seed: int) -> dict[str, Batch]:
     splits = strings_of(config, setting, seed)
     return {name: splits[name] for name in ("validation", "test")}
 
 
 def _stage(config: Config, setting: Setting, lr: float, total: int) -> Stage:
-    batch_size = config.copy_batch if setting.role == "copy" else config.batch_size
+    copies = setting.role == "copy"
+    batch_size = (config.copying if copies else config.training).batch_size
     return Stage(
         name="strings",
         steps=total,
@@ -157,5 +166,5 @@ def _stage(config: Config, setting: Setting, lr: float, total: int) -> Stage:
         data=lambda seed, _step: strings_of(config, setting, seed)["train"],
         batch_size=batch_size if setting.n > batch_size else None,
         trainable=("*",) if setting.head_only is None else ("unembedding", "b_U"),
-        stop_below=_stop_below(setting),
+        stop_below=_stop_below(config, setting),
     )

@@ -11,33 +11,20 @@ reason with abstract symbols?"
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Generator, Tensor
 
 from trained.config import require
+from trained.task import Batch, positions
 
 from .tasks import Task
 from .template import Template, is_wildcard
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-
-
-class Strings(NamedTuple):
-    """Strings that end with CLS, and what is to be said there."""
-
-    tokens: Int[Tensor, "*seed batch pos"]
-    targets: Float[Tensor, "*seed batch"] | Int[Tensor, "*seed batch"]
-    """A number (real-label tasks) or the token to name (symbolic-label tasks)."""
-    templates: Int[Tensor, "*seed batch"]
-    """Which template each string was made from."""
-
-    def rows(self, chosen: Tensor) -> "Strings":
-        """Some of the strings, by index or mask."""
-        return Strings(*(leaf[chosen] for leaf in self))
 
 
 @dataclass(frozen=True)
@@ -86,8 +73,12 @@ def alphabet(task: Task, n: int, *, n_held_out: int = 100) -> Alphabet:
 
 def sample(
     alphabet: Alphabet, split: Split, count: int, *, generator: Generator
-) -> Strings:
-    """Strings of one split: a uniform template, then symbols without replacement."""
+) -> Batch:
+    """Strings of one split: a uniform template, then symbols without replacement.
+
+    The targets are numbers (real-label tasks) or the tokens to name (symbolic-label
+    tasks). Roles: see `roles`.
+    """
     task, symbols = alphabet.task, alphabet.ids[split]
     chosen = torch.randint(len(task.templates), (count,), generator=generator)
     drawn = _without_replacement(count, task.n_wildcards, len(symbols), generator)
@@ -96,12 +87,43 @@ def sample(
     strings = pool.gather(1, _columns(task)[chosen])
     tokens = torch.cat([strings, torch.full((count, 1), alphabet.cls)], dim=1)
     if task.kind == "real":
-        return Strings(tokens, torch.tensor(task.values)[chosen], chosen)
-    answers = pool.gather(1, _answer_columns(task)[chosen, None])[:, 0]
-    return Strings(tokens, answers, chosen)
+        answers = torch.tensor(task.values)[chosen]
+    else:
+        answers = pool.gather(1, _answer_columns(task)[chosen, None])[:, 0]
+    return Batch(tokens, answers, roles=roles(task, tokens))
 
 
-def assert_unseen(alphabet: Alphabet, splits: Iterable[Strings]) -> None:
+def roles(task: Task, tokens: Int[Tensor, "batch pos"]) -> dict[str, Tensor]:
+    """Named positions of a task's strings.
+
+    symbols: all but CLS; first, second: the symbols that same/different compares;
+    values: where some template of a symbolic-label task has its answer.
+    """
+    columns = {"symbols": list(range(task.length)), "first": [0]}
+    if task.length >= 2:
+        columns["second"] = [1]
+    if task.kind == "symbolic":
+        columns["values"] = value_places(task)
+    return {name: positions(places, tokens) for name, places in columns.items()}
+
+
+def value_places(task: Task) -> list[int]:
+    """The positions that hold the answer of some template.
+
+    >>> from .tasks import task
+    >>> value_places(task("recall"))
+    [1, 3]
+    """
+    pairs = [
+        (t.symbols, str(label))
+        for t, label in zip(task.templates, task.labels, strict=True)
+    ]
+    return sorted(
+        {symbols.index(label) for symbols, label in pairs if label in symbols}
+    )
+
+
+def assert_unseen(alphabet: Alphabet, splits: Iterable[Batch]) -> None:
     """No symbol occurs in two of the splits; regular tokens and CLS may."""
     shared = {*range(len(alphabet.task.regular)), alphabet.cls}
     seen: set[int] = set()

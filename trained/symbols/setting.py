@@ -1,4 +1,7 @@
-"""One compared network as data: its task, its data and its shape, all but the rate."""
+"""One compared network as data: its task, its data and its shape, all but the rate.
+
+Free of torch, so that claims can name what they compare.
+"""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -6,11 +9,11 @@ from typing import Literal
 
 from .config import Config, Variant
 from .tasks import task
-from .transformer import Identity
 
 Model = Literal["transformer", "mlp", "mlp_incidence", "rnn", "lstm"]
-HEAD_SCALES = (1.0, 8.0, 64.0)
-"""Factors on the frozen weights where only the head is trained."""
+Identity = Literal["none", "a", "b", "ab", "orthogonal"]
+"""Which scalars are trained; `orthogonal` weighs with a random orthogonal Q in the
+identity's place, a control."""
 Role = Literal["relation", "copy", "recall"]
 """Which experiment a setting belongs to: real labels, Figure 5, Figure 2."""
 
@@ -46,13 +49,13 @@ class Setting:
 
 def relation(config: Config, n: int, identity: Identity = "none") -> Setting:
     """The transformer on the configuration's real-label task."""
-    shape = (config.d_model, config.depth)
+    shape = (config.model.d_model, config.model.depth)
     return Setting("relation", config.task, n, *shape, identity=identity)
 
 
 def baseline(config: Config, n: int, model: Model = "mlp") -> Setting:
     """A network without attention on the same strings."""
-    return Setting("relation", config.task, n, config.d_model, 3, model=model)
+    return Setting("relation", config.task, n, config.model.d_model, 3, model=model)
 
 
 def copying(d_model: int, n: int, identity: Identity = "none") -> Setting:
@@ -62,8 +65,8 @@ def copying(d_model: int, n: int, identity: Identity = "none") -> Setting:
 
 def recalling(config: Config, n: int, identity: Identity = "none") -> Setting:
     """The transformer on the configuration's symbolic-label task."""
-    shape = (config.recall_d or config.d_model, config.recall_depth or config.depth)
-    return Setting("recall", config.recall_task, n, *shape, identity=identity)
+    shape = config.recall_shape
+    return Setting("recall", config.recall.task, n, *shape, identity=identity)
 
 
 def settings(config: Config) -> list[Setting]:
@@ -72,16 +75,16 @@ def settings(config: Config) -> list[Setting]:
     found += [relation(config, n, "a") for n in config.identity_n]
     found += [
         baseline(config, n, model)
-        for n in config.n
+        for n in config.perceptron_n
         for model in ("mlp", "mlp_incidence")
     ]
     found += [
         copying(d, n, identity)
-        for d in config.copy_d
-        for n in config.copy_n
+        for d in config.copying.d_model
+        for n in config.copying.n
         for identity in ("none", "b")
     ]
-    found += [recalling(config, n, i) for n in config.recall_n for i in ("none", "ab")]
+    found += [recalling(config, n, i) for n in config.recall.n for i in ("none", "ab")]
     found += [other for name in config.other_tasks for other in others(config, name)]
     for variant in config.variants:
         found += variants(config)[variant]
@@ -96,20 +99,18 @@ def others(config: Config, name: str) -> tuple[Setting, Setting]:
 
 
 def variants(config: Config) -> dict[Variant, list[Setting]]:
-    """The networks of each variant, at the n where models are compared."""
+    """The networks of each variant, most at the n where models are compared."""
     n, most = config.compared_n, config.n[-1]
     vanilla, modified = relation(config, n), relation(config, n, "a")
     return {
-        "controls": [
-            replace(vanilla, depth=1),
-            replace(modified, depth=1),
-            relation(config, n, "orthogonal"),
-        ],
+        "rotated": [relation(config, few, "orthogonal") for few in config.identity_n],
+        "depth1": [replace(vanilla, depth=1), replace(modified, depth=1)],
         "both": [relation(config, n, "b"), relation(config, n, "ab")],
         "mimetic": [replace(vanilla, start="mimetic")],
         "recurrent": [baseline(config, n, cell) for cell in ("rnn", "lstm")],
         "last_layer": [
-            replace(relation(config, most), head_only=scale) for scale in HEAD_SCALES
+            replace(relation(config, most), head_only=scale)
+            for scale in config.model.head_scales
         ],
     }
 
@@ -117,14 +118,15 @@ def variants(config: Config) -> dict[Variant, list[Setting]]:
 def steps(config: Config, setting: Setting) -> int:
     """How many steps a setting is trained."""
     if setting.role == "copy":
-        return config.copy_steps
+        return config.copying.steps
     if setting.role == "recall":
-        return config.recall_steps
-    per_epoch = -(-setting.n // config.batch_size)
-    return min(config.max_steps, config.epochs * per_epoch)
+        return config.recall.steps
+    training = config.training
+    per_epoch = -(-setting.n // training.batch_size)
+    return min(training.max_steps, training.epochs * per_epoch)
 
 
 def _cost(config: Config, setting: Setting) -> float:
-    rows = min(setting.n, config.batch_size) * (task(setting.task).length + 1)
+    rows = min(setting.n, config.training.batch_size) * (task(setting.task).length + 1)
     width = setting.d_model**2 * setting.depth if setting.model == "transformer" else 1
     return float(steps(config, setting) * rows * width)

@@ -1,1 +1,27 @@
-"""What the symbols paper claims, and how it is measured."""
+"""When can transformers reason with abstract symbols?"""
+
+from circuits.study import LanguagePart, Study
+from trained.symbols.config import PRESETS, Config
+
+from .claims import claims
+from .llm.claims import PRESETS as LANGUAGE_PRESETS
+from .llm.claims import Settings
+from .llm.claims import claims as language_claims
+
+STUDY = Study(
+    slug="symbols",
+    title="When can transformers reason with abstract symbols?",
+    config=Config,
+    presets=PRESETS,
+    claims=claims,
+    arms_part="trained.symbols.arms:arms",
+    lab_part="circuits.studies.symbols.lab:SymbolsLab",
+    figures_part="circuits.studies.symbols.figures:FIGURES",
+    substitutes_part="circuits.studies.symbols.substitutes:SUBSTITUTES",
+    language=LanguagePart(
+        settings=Settings,
+        presets=LANGUAGE_PRESETS,
+        claims=language_claims,
+        lab="circuits.studies.symbols.llm.lab:SymbolsLanguageLab",
+    ),
+)

@@ -3,17 +3,28 @@ from dataclasses import replace
 import pytest
 import torch
 
+from trained.arm import SHUFFLED
 from trained.config import override
 from trained.errors import BadInput
 from trained.symbols.arms import (
     alphabet_of,
     arm,
+    arm_name,
     arms,
     model_of,
     rates,
     strings_of,
 )
-from trained.symbols.config import PAPER, PRESETS, QUICK, Config
+from trained.symbols.config import (
+    PAPER,
+    PRESETS,
+    QUICK,
+    Config,
+    Copying,
+    Recall,
+    Shape,
+    Training,
+)
 from trained.symbols.setting import (
     baseline,
     copying,
@@ -29,19 +40,11 @@ from trained.training import train
 
 TINY = Config(
     n=(8, 16),
-    d_model=8,
-    n_heads=2,
-    d_head=4,
-    lrs=(1e-2, 3e-2),
-    max_steps=4,
-    n_test=20,
-    copy_d=(4, 8),
-    copy_n=(4, 8),
-    copy_steps=2,
-    recall_n=(8,),
-    recall_steps=2,
-    variants=("controls", "both", "mimetic", "recurrent", "last_layer"),
-    language="none",
+    variants=("rotated", "depth1", "both", "mimetic", "recurrent", "last_layer"),
+    model=Shape(d_model=8, n_heads=2, d_head=4),
+    training=Training(lrs=(1e-2, 3e-2), max_steps=4, n_test=20),
+    copying=Copying(d_model=(4, 8), n=(4, 8), steps=2),
+    recall=Recall(n=(8,), steps=2),
 )
 
 
@@ -80,6 +83,7 @@ def test_heads_that_copy_can_reach_full_rank(d_model):
 def test_where_plus_ai_and_variants_are_trained():
     assert TINY.compared_n == 16
     assert QUICK.identity_n == (16, 64, 256)
+    assert replace(QUICK, n=(16, 256)).identity_n == (16, 256)
     found = settings(QUICK)
     assert relation(QUICK, 1024) in found
     assert relation(QUICK, 1024, "a") not in found
@@ -88,6 +92,19 @@ def test_where_plus_ai_and_variants_are_trained():
     assert recalling(PAPER, 4096, "ab") in settings(PAPER)
     for name in PAPER.other_tasks:
         assert set(others(PAPER, name)) <= set(settings(PAPER))
+
+
+def test_twins_learn_the_same_strings_with_permuted_answers():
+    config = replace(TINY, twins=True)
+    found = {one.name: one for one in arms(config)}
+    plain = [name for name in found if not name.endswith(SHUFFLED)]
+    assert plain == [one.name for one in arms(TINY)]
+    assert len(found) == 2 * len(plain)
+    name = arm_name(relation(config, 16, "a"), 1e-2)
+    real, twin = (found[n].stages[0].data(0, 0) for n in (name, name + SHUFFLED))
+    assert torch.equal(real.tokens, twin.tokens)
+    assert not torch.equal(real.targets, twin.targets)
+    assert torch.equal(real.targets.sort().values, twin.targets.sort().values)
 
 
 def test_the_head_only_variant_trains_the_head_only(new_run):
@@ -128,14 +145,23 @@ def test_a_split_never_sees_anothers_symbols():
         ("task=copy", "task 'copy': its labels must be numbers"),
         ("task=aab -> 1 | aba -> c", "numbers and symbols"),
         ("task=aA -> 1 | ab -> -1", "'aA' and 'ab' overlap"),
-        ("recall_task=aba_abb", "its labels must be symbols"),
-        ("held_out_symbols=1", "task same_different needs 2"),
+        ("recall.task=aba_abb", "its labels must be symbols"),
+        ("training.held_out_symbols=1", "task aba_abb needs 2"),
         ("n=64,16", r"n=\(64, 16\): must rise"),
         ("n=", "n is empty"),
-        ("lrs=0", "must be positive"),
+        ("small_n=32,16", r"small_n=\(32, 16\): must rise"),
+        ("training.lrs=0", "must be positive"),
         ("multiplier=0", "multiplier=0.0: must be positive"),
-        ("recall_depth=0", "recall_depth=0: at least 1"),
-        ("depth=0", "depth=0: at least 1"),
+        ("recall.depth=0", "depth=0: at least 1"),
+        ("model.depth=0", "depth=0: at least 1"),
+        ("kernel.tasks=", "kernel.tasks is empty"),
+        ("kernel.tasks=aba_abb,aba_abb", "one twice"),
+        ("kernel.tasks=figure1", "numbers for wildcards only"),
+        ("kernel.tasks=random-9", "9 templates, at most 8"),
+        ("kernel.n=64,16", "must rise"),
+        ("first_step.d_model=16,64", "from at most 32 to at least 256"),
+        ("first_step.n_seen=40", "choose 1 to 39"),
+        ("training.record_every=0", "record_every=0: at least 1"),
     ],
 )
 def test_bad_values_are_one_clear_line(assignment, message):

@@ -11,7 +11,7 @@ from trained.symbols.sampler import (
     sample,
 )
 from trained.symbols.tasks import task
-from trained.symbols.template import match, substitute
+from trained.symbols.template import match
 
 
 def drawn(name, split="train", n=50, count=40):
@@ -29,28 +29,33 @@ def test_ids_of_the_worked_example():
 
 
 @pytest.mark.parametrize("name", ["same_different", "figure2", "raven", "random-5"])
-def test_strings_match_the_template_they_name(name):
+def test_a_string_matches_one_template_and_has_its_label(name):
     tokens, strings = drawn(name)
-    regular = tokens.task.regular
-    for row, index in zip(strings.tokens.tolist(), strings.templates, strict=True):
-        words = [
-            regular[token] if token < len(regular) else str(token) for token in row
-        ]
-        template = tokens.task.templates[int(index)]
+    given, regular = tokens.task, tokens.task.regular
+    labels = given.values if given.kind == "real" else given.labels
+    for row, target in zip(strings.tokens.tolist(), strings.targets, strict=True):
         # Symbols are written <id>, so that no token looks like a regular one.
-        text = [word if word in regular else f"<{word}>" for word in words[:-1]]
-        assert match(text, template)
+        text = [regular[t] if t < len(regular) else f"<{t}>" for t in row[:-1]]
+        (index,) = [i for i, t in enumerate(given.templates) if match(text, t)]
         assert row[-1] == tokens.cls
+        if given.kind == "real":
+            assert float(target) == pytest.approx(labels[index])
+        else:
+            values = dict(zip(given.templates[index].symbols, row, strict=False))
+            assert int(target) == values[labels[index]]
 
 
-def test_symbolic_targets_are_the_value_of_the_label():
-    tokens, strings = drawn("recall")
-    for row, target, index in zip(*(leaf.tolist() for leaf in strings), strict=True):
-        template = tokens.task.templates[index]
-        values = dict(zip(template.symbols, map(str, row), strict=False))
-        label = str(tokens.task.labels[index])
-        assert str(target) == values[label]
-        assert substitute(template, values) == tuple(map(str, row[:-1]))
+def test_roles_name_the_symbols_and_the_values():
+    _, strings = drawn("recall")
+    assert strings.role("symbols")[0].tolist() == [0, 1, 2, 3, 4]
+    assert strings.role("values")[0].tolist() == [1, 3]
+    assert strings.role("last")[0].tolist() == [5]
+    _, pairs = drawn("same_different")
+    assert (pairs.role("first")[0].tolist(), pairs.role("second")[0].tolist()) == (
+        [0],
+        [1],
+    )
+    assert "second" not in drawn("copy")[1].roles
 
 
 def test_real_targets_are_the_label():

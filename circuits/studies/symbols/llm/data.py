@@ -14,9 +14,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from circuits.models.language_model import LanguageModel
-from circuits.models.prompts import Prompts
-from circuits.models.spans import Piece, opening, spanned
+from circuits.models.prompts import Piece, opening, spanned
 from trained.errors import BadInput
+from trained.task import Batch
 
 Form = Literal["values", "signs", "repeated"]
 """`x="u";y="v";print(x)` (Figure 2), `x=1;y=-1;print(x)` (Figure 1), or the assignments
@@ -25,13 +25,10 @@ twice and a third time up to the value: `x="u";y="v";x="u";y="v";x="`."""
 MARKERS: dict[Form, tuple[str, ...]] = {
     "values": ("\n", "\n# Output:\n", ' # prints "'),
     "signs": ("\n", "\n# Output:\n"),
-    "repeated": ("",),
 }
-"""What stands between a program and its output."""
+"""What may stand between a program and its output; repetitions need nothing."""
 SIGNS = ("1", "-")
 """What the outputs 1 and -1 begin with."""
-N_WORDS = 400
-"""Words at either end of the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Program:
         return self.values[1 - self.printed]
 
 
-def words_of(model: LanguageModel) -> Words:
+def words_of(model: LanguageModel, n_words: int) -> Words:
     """The most frequent and the rarest plain words of a model's vocabulary.
 
     Vocabularies are ordered by how early a token was merged, which is about how
@@ -78,21 +75,23 @@ def words_of(model: LanguageModel) -> Words:
     vocabulary: dict[str, int] = model.tokenizer.get_vocab()
     plain = [w for w in vocabulary if w.isascii() and w.isalpha() and w.islower()]
     ordered = sorted((w for w in plain if 3 <= len(w) <= 9), key=vocabulary.__getitem__)
-    frequent = _usable(model, ordered)
-    rare = _usable(model, ordered[::-1])
-    if len(set(frequent) | set(rare)) < 2 * N_WORDS:
+    frequent = _usable(model, ordered, n_words)
+    rare = _usable(model, ordered[::-1], n_words)
+    if len(set(frequent) | set(rare)) < 2 * n_words:
         raise BadInput(f"the vocabulary of {model.name} has too few plain words")
     return Words(frequent, rare)
 
 
-def _usable(model: LanguageModel, ordered: Sequence[str]) -> tuple[str, ...]:
+def _usable(
+    model: LanguageModel, ordered: Sequence[str], n_words: int
+) -> tuple[str, ...]:
     """The first words that stay one token in a program."""
     usable = []
     for word in ordered:
         pieces = model.tokenizer.encode(f'="{word}";', add_special_tokens=False)
         if model.tokenizer.get_vocab()[word] in pieces:
             usable.append(word)
-        if len(usable) == N_WORDS:
+        if len(usable) == n_words:
             break
     return tuple(usable)
 
@@ -125,7 +124,7 @@ def with_strangers(
 
 def written(
     model: LanguageModel, several: Sequence[Program], form: Form, marker: str
-) -> Prompts:
+) -> Batch:
     """Programs as prompts; the targets are the printed values.
 
     Roles: own (the printed name where it is assigned), other (the other name there)
