@@ -6,9 +6,9 @@ The same verdicts as `reasonscope confirm lego`, as library calls to start from.
 """
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
-from circuits.confirm import confirm_run, prepare, train_run
-from circuits.studies.lego.figures import FIGURES
-from circuits.tables import console, print_verdicts
+from circuits.confirm import confirm_lab, open_lab
+from circuits.report.tables import console, print_verdicts
+from circuits.training import prepare, train_run
 from probes.figures import save
 
 
@@ -17,10 +17,12 @@ def main() -> int:
     request = script_request("lego")
     run = prepare(request)
     train_run(run, jobs=request.jobs)
-    confirmation = confirm_run(run)
+    lab = open_lab(run)
+    confirmation = confirm_lab(lab)
     print_verdicts(console(), str(run.path), confirmation.verdicts)
     for kind in ("length", "attention"):
-        print(save(FIGURES[kind](run), run.path / "figures" / f"{kind}.png"))
+        figure = lab.study.figures[kind](lab)
+        print(save(figure, run.path / "figures" / f"{kind}.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED
 
 

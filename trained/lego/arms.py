@@ -1,47 +1,40 @@
-"""What the lego study trains: for every group one FFN and the attentions on top of it.
+"""What the lego study trains, the folded model's arms in full.
 
-The FFN is learned first, at length 1 with uniform attention; then it is frozen and only
-the key-query tables are trained. Everything a branch is compared with shares its FFN.
+For every group one FFN and the attentions on top of it. The FFN is learned first, at
+length 1 with uniform attention; then it is frozen and only the key-query tables are
+trained. Everything a branch is compared with shares its FFN.
 """
 
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from trained.arm import Arm, Data, Draw, Optimiser, Quantity, Stage, adam
+from trained.arm import Arm, Data, Draw, Optimiser, Quantity, Stage, adam, shuffled
 from trained.seeding import generator
 
 from .action import Action, action
-from .branches import UNIFORM, Branch, Branches
 from .config import Config
-from .folded import FoldedModel
-from .losses import (
-    Weighted,
-    next_clause_loss,
-    self_labelled_loss,
-    watch,
-    weighted_loss,
+from .model import UNIFORM, Branch, Branches, FoldedModel
+from .standard import standard_arms
+from .task import (
+    Sentences,
+    Vocabulary,
+    clause_losses,
+    draw_sentences,
+    rollout,
+    shuffle,
+    table_of,
 )
-from .sentences import Vocabulary, draw_sentences, table_of
-from .standard_arm import standard_arm
 from .theory_arms import theory_arms
 
-FFN_RATE, FFN_BATCH, FFN_LOSS = 0.005, 512, 0.012
-"""The FFN is trained until the loss of a batch is below the last."""
-BATCH = 128
-"""Sentences of a step at the training length; longer ones have as many queries."""
-BASE_STEPS, BASE_LOSS = 1000, 1.3 * FFN_LOSS
-"""Self-training starts once a batch's loss is within 30 % of the FFN's own, which is
-what perfect attention would leave; at the latest after so many steps."""
-POSITION_STEPS = 200
-RECORD_EVERY, N_RECORD = 50, 64
-
-MAIN, POSITION, BASE, LONGER = "main", "position", "base", "longer"
+MAIN, BASE, LONGER = "main", "base", "longer"
 JUMP, JUMP_ON = "jump", "jump-on"
-"""Branches: the trajectory whose budgets are compared; a control that attends by
-position; where self-training starts; equally many more steps at the first length; one
-round at once to twice the last length."""
+"""Branches: the trajectory whose budgets are kept; where self-training starts; equally
+many more steps at the first length; one round at once to twice the last length."""
 SAME = "same"
 """Rounds on own labels that stay at the first length."""
 CORRUPT = "corrupt"
@@ -57,52 +50,44 @@ def round_name(length: int) -> str:
 
 def jump_length(config: Config) -> int | None:
     """Twice the last round's length, if there are enough variables."""
-    if not config.self_lengths:
-        return None
-    length = 2 * config.self_lengths[-1]
-    return length if length < config.n_variables else None
-
-
-def trains_itself(config: Config, group: str) -> bool:
-    """Whether self-training starts from this group."""
-    chosen = config.symmetric or config.groups[0]
-    return bool(config.self_lengths) and group == chosen
+    length = 2 * max(config.self_training.lengths, default=0)
+    return length if 0 < length < config.n_variables else None
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
     """What the study trains; the dearest first, so that processes end together."""
     groups = sorted(config.groups, key=lambda g: -action(g).n_actions)
-    found = [self_arm(config, g) for g in groups if trains_itself(config, g)]
+    found = [self_arm(config, g) for g in groups if g == config.self_group]
     found += [group_arm(config, g) for g in (*groups, *config.extra_groups)]
-    standard = [standard_arm(config, g, v) for g in groups for v in config.standard]
-    return (*standard, *found, *theory_arms(config))
+    papers = [*standard_arms(config), *theory_arms(config)]
+    twins = [shuffled(arm, shuffle) for arm in papers] if config.twins else []
+    return (*papers, *twins, *found)
 
 
 def group_arm(config: Config, group: str) -> Arm:
-    """One group's FFN, its attention at several budgets, and its controls."""
-    plan = _Plan(config, action(group))
-    plan.add(MAIN, config.budgets[-1])
+    """One group's FFN, its attention at several budgets, and other attentions."""
+    plan, own = _Plan(config, action(group)), config.folded
+    plan.add(Branch(MAIN), own.budgets[-1])
     if group in config.groups:
-        position = Branch(POSITION, by_position=config.train_length)
-        plan.add(POSITION, POSITION_STEPS, position)
-        for mask in MASKS if config.masked_steps else ():
+        for mask in MASKS if own.masked_steps else ():
             plan.add_masked(mask)
-    saved = tuple(saved_step(config, budget) for budget in config.budgets)
+    saved = tuple(saved_step(config, budget) for budget in own.budgets)
     return replace(plan.arm(action(group).slug, MAIN), save_steps=saved)
 
 
 def self_arm(config: Config, group: str) -> Arm:
     """One group's FFN and an attention that trains itself, with its controls."""
-    plan = _Plan(config, action(group))
-    plan.add(BASE, BASE_STEPS, stop_below=BASE_LOSS)
+    plan, own = _Plan(config, action(group)), config.self_training
+    rule = own.base_excess * config.folded.ffn_loss
+    plan.add(Branch(BASE), own.base_steps, stop_below=rule)
     line: tuple[str, ...] = (BASE,)
-    for length in config.self_lengths:
+    for length in own.lengths:
         plan.add_round(Branch(round_name(length), line), length, line[-1])
         line = (*line, round_name(length))
-    rounds = len(config.self_lengths)
+    rounds = len(own.lengths)
     plan.add_longer(Branch(LONGER, (BASE,)), rounds)
     plan.add_round(Branch(SAME, (BASE,)), config.train_length, BASE, rounds)
-    plan.add_round(Branch(CORRUPT, (BASE,)), config.self_lengths[0], UNIFORM)
+    plan.add_round(Branch(CORRUPT, (BASE,)), own.lengths[0], UNIFORM)
     jump = jump_length(config)
     if jump is not None:
         plan.add_round(Branch(JUMP, (BASE,)), jump, BASE)
@@ -117,19 +102,21 @@ def self_name(group: str) -> str:
 
 def saved_step(config: Config, budget: int) -> int:
     """The step of an arm at which the main branch has been trained for a budget."""
-    return config.ffn_steps + budget
+    return config.folded.ffn_steps + budget
 
 
-def vocabulary_of(config: Config, group: str) -> Vocabulary:
-    """The tokens of a group's sentences."""
-    return Vocabulary.of(action(group), config.n_variables)
+class Weighted(NamedTuple):
+    """Sentences of which only some steps count."""
+
+    sentences: Sentences
+    weight: Float[Tensor, "*seed batch step"]
 
 
 class _Plan:
     """Collects the branches of an arm and the stages that train them."""
 
     def __init__(self, config: Config, act: Action) -> None:
-        self.config, self.action = config, act
+        self.config, self.folded, self.action = config, config.folded, act
         self.table = table_of(act)
         self.branches: list[Branch] = []
         self.stages: list[Stage] = [self._warm_up()]
@@ -145,7 +132,7 @@ class _Plan:
             model = FoldedModel(
                 vocabulary,
                 n_heads=config.n_heads,
-                d_mlp=config.d_mlp,
+                d_mlp=config.folded.d_mlp,
                 generator=source,
             )
             return Branches(model, branches)
@@ -156,26 +143,20 @@ class _Plan:
             stages=tuple(self.stages),
             measure=partial(watch, branch=watched),
             held_out=lambda seed: self._sentences(
-                N_RECORD, config.train_length, seed, "record"
+                config.folded.n_record, config.train_length, seed, "record"
             ),
-            record_every=RECORD_EVERY,
+            record_every=config.folded.record_every,
         )
 
-    def add(
-        self,
-        name: str,
-        steps: int,
-        branch: Branch | None = None,
-        stop_below: float | None = None,
-    ) -> None:
+    def add(self, branch: Branch, steps: int, stop_below: float | None = None) -> None:
         """A branch trained at the first length on true answers."""
         # All that start from nothing see the same sentences.
-        stage = self._true(name, steps, "attention")
-        self._append(branch or Branch(name), replace(stage, stop_below=stop_below))
+        stage = self._true(branch.name, steps, "attention")
+        self._append(branch, replace(stage, stop_below=stop_below))
 
     def add_longer(self, branch: Branch, rounds: int) -> None:
         """A branch that goes on at the first length, for as long as some rounds."""
-        stage = self._true(branch.name, self.config.self_steps, branch.name)
+        stage = self._true(branch.name, self.config.self_training.steps, branch.name)
         self._append(branch, *_restarted(stage, rounds))
 
     def _true(self, name: str, steps: int, path: str) -> Stage:
@@ -184,7 +165,7 @@ class _Plan:
             steps,
             partial(next_clause_loss, branch=name),
             lambda seed, step: self._sentences(
-                BATCH, self.config.train_length, seed, path, step
+                self.folded.batch, self.config.train_length, seed, path, step
             ),
         )
 
@@ -192,7 +173,7 @@ class _Plan:
         """A branch that learns from some of the steps only."""
         loss = partial(weighted_loss, branch=mask)
         data = partial(self._weighted, mask)
-        stage = self._stage(mask, self.config.masked_steps, loss, data)
+        stage = self._stage(mask, self.folded.masked_steps, loss, data)
         self._append(Branch(mask), stage)
 
     def add_round(
@@ -207,10 +188,10 @@ class _Plan:
             rounds: the optimiser starts afresh so often, as it does in every round.
         """
         name = branch.name
-        count = max(1, BATCH * self.config.train_length // length)
+        count = max(1, self.folded.batch * self.config.train_length // length)
         stage = self._stage(
             name,
-            self.config.self_steps,
+            self.config.self_training.steps,
             partial(self_labelled_loss, branch=name, annotator=annotator),
             lambda seed, step: self._sentences(count, length, seed, name, step),
         )
@@ -230,7 +211,7 @@ class _Plan:
         return Stage(
             name=name,
             steps=steps,
-            optimiser=Optimiser("adam", self.config.lr, betas=(0.9, 0.99)),
+            optimiser=Optimiser("adam", self.folded.lr, betas=(0.9, 0.99)),
             loss=loss,
             data=data,
             draw="each step",
@@ -240,13 +221,15 @@ class _Plan:
     def _warm_up(self) -> Stage:
         return Stage(
             name="ffn",
-            steps=self.config.ffn_steps,
-            optimiser=adam(FFN_RATE),
+            steps=self.folded.ffn_steps,
+            optimiser=adam(self.folded.ffn_rate),
             loss=partial(next_clause_loss, branch=UNIFORM),
-            data=lambda seed, step: self._sentences(FFN_BATCH, 1, seed, "ffn", step),
+            data=lambda seed, step: self._sentences(
+                self.folded.ffn_batch, 1, seed, "ffn", step
+            ),
             draw="each step",
             trainable=("model.*W_*", "model.*b_*"),
-            stop_below=FFN_LOSS,
+            stop_below=self.folded.ffn_loss,
         )
 
     def _sentences(self, count: int, length: int, seed: int, *path: str | int) -> Data:
@@ -259,7 +242,7 @@ class _Plan:
     def _weighted(self, mask: str, seed: int, step: int) -> Weighted:
         """Equally many steps for every mask, drawn from those that fit it."""
         length = self.config.train_length
-        sentences = self._sentences(BATCH, length, seed, "attention", step)
+        sentences = self._sentences(self.folded.batch, length, seed, "attention", step)
         found = sentences.distractors(self.table).any(-1)
         fits = {"without": ~found, "with": found}.get(mask, torch.ones_like(found))
         source = generator(seed, "lego", "mask", mask, step)
@@ -287,3 +270,40 @@ def _restarted(stage: Stage, times: int) -> list[Stage]:
         )
 
     return [stage] if times == 1 else [part(index) for index in range(times)]
+
+
+def next_clause_loss(
+    model: Branches, sentences: Sentences, *, branch: str
+) -> Float[Tensor, ""]:
+    """The sum of both slots' cross-entropies, mean over steps, true past given."""
+    variable, value = clause_losses(model(sentences, branch), sentences)
+    return variable + value
+
+
+def self_labelled_loss(
+    model: Branches, sentences: Sentences, *, branch: str, annotator: str
+) -> Float[Tensor, ""]:
+    """The same on answers that another branch wrote: no true label is used."""
+    with torch.no_grad():
+        reader, values = model.reader(annotator), model.model.block.attn.values
+        labelled = rollout(reader, sentences, model.model.vocabulary, values=values)
+    return next_clause_loss(model, labelled, branch=branch)
+
+
+def weighted_loss(model: Branches, data: Weighted, *, branch: str) -> Float[Tensor, ""]:
+    """The value's cross-entropy over the steps that count."""
+    logits = model(data.sentences, branch).value.log_softmax(-1)
+    target = data.sentences.values[..., 1:, None]
+    loss = -logits.gather(-1, target)[..., 0]
+    return (loss * data.weight).sum() / data.weight.sum()
+
+
+def watch(model: Branches, sentences: Sentences, *, branch: str) -> dict[str, Tensor]:
+    """The value's loss and the mean attention on both targets."""
+    rows = model.pattern(sentences, branch).mean(1)
+    seen = {
+        name: rows.gather(-1, keys[..., None]).mean()
+        for name, keys in sentences.roles().items()
+    }
+    loss = clause_losses(model(sentences, branch), sentences)[1]
+    return {"value_loss": loss, **seen}

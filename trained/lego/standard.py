@@ -1,12 +1,13 @@
-"""The same reader as an ordinary transformer: learned tokens, heads and a wide FFN.
+"""The paper's experiment: a one-layer transformer, all parameters trained at once.
 
 A clause is the concatenation of its five token embeddings, the blank's being zero, so
-d_model is five times the token width. One block, ReLU; the residual stream, a LayerNorm
-before both parts and learned positions are options, all off as in the paper's theory.
+d_model is five times the token width. Embeddings start as N(0, 1). One block, ReLU; the
+residual stream, a LayerNorm before both parts and learned positions are options, all
+off as in the paper's theory. Adam at 1e-4 for 300 epochs on the next clause at the
+training length; the paper states neither the number of sentences nor the width.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from einops import einsum, rearrange
@@ -15,24 +16,52 @@ from torch import Generator, Tensor, nn
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from .folded import Places, Prediction, Tokens, places
-from .sentences import N_SLOTS, Vocabulary
+from trained.arm import Arm, Stage, adam
+from trained.seeding import generator as seeded
+
+from .action import action
+from .config import Config, Variant
+from .model import Places, places
+from .task import (
+    N_SLOTS,
+    Clauses,
+    Prediction,
+    Sentences,
+    Tokens,
+    Vocabulary,
+    clause_losses,
+    draw_sentences,
+    table_of,
+)
 
 Residual = Float[Tensor, "batch clause d_model"]
 Queries = Float[Tensor, "batch query d_model"]
 
 
 @dataclass(frozen=True)
-class StandardConfig:
-    """The choices that the paper leaves open."""
+class Sizes:
+    """A variant's sizes."""
 
-    d_token: int = 64
+    d_token: int
+    d_mlp: int
     n_heads: int = 2
-    d_mlp: int = 512
-    residual: Literal["none", "added"] = "none"
-    norm: Literal["none", "layer"] = "none"
+    residual: bool = False
+    norm: bool = False
     n_positions: int = 0
     """Clauses with a learned position; 0: no positions."""
+
+    @classmethod
+    def of(cls, config: Config, variant: Variant) -> "Sizes":
+        """Twice as many positions as the longest chain has steps, if there are any."""
+        longest = max(config.lengths[-1], config.train_length)
+        return cls(
+            config.standard.d_token,
+            config.standard.d_mlp,
+            config.n_heads,
+            residual=variant in ("residual", "norm"),
+            norm=variant == "norm",
+            n_positions=2 * longest if variant == "positions" else 0,
+        )
 
     @property
     def d_model(self) -> int:
@@ -48,7 +77,7 @@ class StandardConfig:
 class StandardAttention(nn.Module):
     """Heads in which the answers ask all clauses before them."""
 
-    def __init__(self, config: StandardConfig, *, generator: Generator) -> None:
+    def __init__(self, config: Sizes, *, generator: Generator) -> None:
         super().__init__()
         shape = (config.n_heads, config.d_model, config.d_head)
         std = config.d_model**-0.5
@@ -81,7 +110,7 @@ class StandardAttention(nn.Module):
 class StandardMLP(nn.Module):
     """Two linear maps with a ReLU between them."""
 
-    def __init__(self, config: StandardConfig, *, generator: Generator) -> None:
+    def __init__(self, config: Sizes, *, generator: Generator) -> None:
         super().__init__()
         d_model, d_mlp = config.d_model, config.d_mlp
         self.W_in = _normal((d_model, d_mlp), d_model**-0.5, generator)
@@ -99,9 +128,9 @@ class StandardMLP(nn.Module):
 class StandardBlock(nn.Module):
     """Attention, then the FFN, each with or without norm and residual."""
 
-    def __init__(self, config: StandardConfig, *, generator: Generator) -> None:
+    def __init__(self, config: Sizes, *, generator: Generator) -> None:
         super().__init__()
-        self.keeps = float(config.residual == "added")
+        self.keeps = float(config.residual)
         self.ln1, self.ln2 = _norm(config), _norm(config)
         self.attn = StandardAttention(config, generator=generator)
         self.mlp = StandardMLP(config, generator=generator)
@@ -125,13 +154,12 @@ class StandardModel(HookedRootModule):
     """One block between token embeddings and two output heads."""
 
     def __init__(
-        self, vocabulary: Vocabulary, config: StandardConfig, *, generator: Generator
+        self, vocabulary: Vocabulary, config: Sizes, *, generator: Generator
     ) -> None:
         super().__init__()
         self.vocabulary, self.config = vocabulary, config
-        std = config.d_token**-0.5
         # The blank, the last token, has no row: it is the zero vector.
-        self.W_E = _normal((vocabulary.size - 1, config.d_token), std, generator)
+        self.W_E = _normal((vocabulary.size - 1, config.d_token), 1.0, generator)
         positions = (config.n_positions, config.d_model)
         self.W_pos = _normal(positions, 0.02, generator)
         self.blocks = nn.ModuleList([StandardBlock(config, generator=generator)])
@@ -148,27 +176,87 @@ class StandardModel(HookedRootModule):
         queries: slice = slice(None),
     ) -> Prediction:
         """Predict the clause after every querying answer; see `FoldedModel`."""
-        at = places(tokens, n_predicates, queries)
-        clauses = self.hook_embed(self._embed(tokens))
-        logits = self.hook_logits(self.blocks[0](clauses, at) @ self.W_U)
+        slots = self.vocabulary.slots(tokens)
+        at = places(slots, n_predicates, queries)
+        clauses = self.hook_embed(self._embed(slots))
+        logits = self.hook_logits(self.block(clauses, at) @ self.W_U)
         n = self.vocabulary.n_variables
         return Prediction(logits[..., :n], logits[..., n:])
 
-    def _embed(self, tokens: Tokens) -> Residual:
+    @property
+    def block(self) -> StandardBlock:
+        """The one block."""
+        block = self.blocks[0]
+        assert isinstance(block, StandardBlock)
+        return block
+
+    def _embed(self, slots: Clauses) -> Residual:
         table = torch.cat([self.W_E, torch.zeros_like(self.W_E[:1])])
         clauses = rearrange(
-            table[tokens], "batch clause slot d -> batch clause (slot d)"
+            table[slots], "batch clause slot d -> batch clause (slot d)"
         )
         if self.config.n_positions:
-            clauses = clauses + self.W_pos[: tokens.shape[1]]
+            clauses = clauses + self.W_pos[: slots.shape[1]]
         return clauses
 
 
-def _norm(config: StandardConfig) -> nn.Module:
-    if config.norm == "none":
-        return nn.Identity()
-    return nn.LayerNorm(config.d_model)
+def _norm(config: Sizes) -> nn.Module:
+    return nn.LayerNorm(config.d_model) if config.norm else nn.Identity()
 
 
 def _normal(shape: tuple[int, ...], std: float, generator: Generator) -> nn.Parameter:
     return nn.Parameter(std * torch.randn(shape, generator=generator))
+
+
+def standard_name(group: str, variant: Variant) -> str:
+    """The arm of a group's transformer."""
+    return f"{action(group).slug}-standard-{variant}"
+
+
+def standard_arms(config: Config) -> list[Arm]:
+    """Every variant for every action."""
+    recipe = config.standard
+    return [standard_arm(config, g, v) for g in recipe.groups for v in recipe.variants]
+
+
+def standard_arm(config: Config, group: str, variant: Variant) -> Arm:
+    """One transformer, trained by the paper's recipe."""
+    act = action(group)
+    length, recipe = config.train_length, config.standard
+    vocabulary = Vocabulary.of(act, recipe.n_variables)
+
+    def build(seed: int) -> StandardModel:
+        source = seeded(seed, "lego", "standard", act.slug)
+        return StandardModel(vocabulary, Sizes.of(config, variant), generator=source)
+
+    def data(seed: int, count: int, name: str) -> Sentences:
+        source = seeded(seed, "lego", act.slug, "standard", name)
+        return draw_sentences(
+            table_of(act),
+            count,
+            length,
+            n_variables=recipe.n_variables,
+            generator=source,
+        )
+
+    def loss(model: StandardModel, sentences: Sentences) -> Tensor:
+        prediction = model(sentences.tokens(vocabulary))
+        return torch.stack(clause_losses(prediction, sentences)).sum()
+
+    per_epoch = -(-recipe.n_sentences // recipe.batch)
+    stage = Stage(
+        name="all",
+        steps=recipe.epochs * per_epoch,
+        optimiser=adam(recipe.rate),
+        loss=loss,
+        data=lambda seed, _step: data(seed, recipe.n_sentences, "train"),
+        batch_size=recipe.batch,
+    )
+    return Arm(
+        name=standard_name(group, variant),
+        build=build,
+        stages=(stage,),
+        metrics={"held_out_loss": loss},
+        held_out=lambda seed: data(seed, recipe.n_held_out, "test"),
+        record_every=per_epoch,
+    )

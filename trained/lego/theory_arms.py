@@ -6,48 +6,29 @@ stage 1, so it goes on in the same arm with Q set back to zero: the second step 
 L = 2 until the loss rule holds, then for L = 4, 8, .. the second step of sentences
 that a frozen copy of the model has answered greedily, each until the rule holds again.
 A control between the two goes on at L = 2 instead and is then undone.
+
+All training is plain gradient descent. The paper's rate is 1/poly(d) and not given;
+ours is large and per variable or pair, since each row of W or Q sees only its share,
+with caps on single steps so that large early gradients do no harm.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
+from math import log
 
-from torch import Tensor
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
 
 from trained.arm import Arm, Stage, adam, gradient_descent
 from trained.seeding import generator
 
 from .action import Action, action
 from .config import Config
-from .reduced import ReducedModel, reduced_loss
-from .sentences import Sentences, Vocabulary, draw_sentences, table_of
-from .theory_model import TheoryModel, loss_floor
-from .theory_training import (
-    cap_entries,
-    cap_step,
-    every_pair,
-    every_variable,
-    pair_loss,
-    self_labelled_loss,
-    value_loss,
-    variable_loss,
-)
-
-VARIABLE_STEPS, VARIABLE_RATE, VARIABLE_CAP = 100, 170.0, 0.2
-"""Rates are per variable, pair or query: each row of W or Q sees only its share."""
-VALUE_RATE, VALUE_CAP = 200.0, 1.0
-ATTENTION_RATE, ATTENTION_CAP = 30.0, 0.05
-REDUCED_BATCH = 64
-"""Two numbers need fewer sentences than two tables."""
-RULE = 1.15
-"""Algorithm 2 ends a stage once the loss is below this multiple of the clip's floor:
-d^-E1 with an E1 just below the largest that the clip allows."""
-RULE_STEPS, ROUND_STEPS = 600, 200
-"""Most steps of Algorithm 2 at L = 2, and of each later round."""
-GENTLE, GENTLE_STEPS = 0.05, 100
-"""Share of the rate at which no step is capped, so that phases can be seen."""
-ADAM_RATE = 0.02
+from .task import Sentences, Vocabulary, draw_sentences, rollout, table_of
+from .theory import TheoryModel, loss_floor
 
 SECOND = slice(1, 2)
 ATTENTION = ("blocks.0.attn.*",)
@@ -70,19 +51,30 @@ class Course:
     @property
     def words(self) -> Vocabulary:
         """The vocabulary."""
-        return Vocabulary.of(self.action, self.config.theory_variables)
+        return Vocabulary.of(self.action, self.config.theory.n_variables)
 
     @property
     def rounds(self) -> tuple[int, ...]:
         """The lengths of the self-training rounds, 4, 8, ..; none if not needed."""
         if self.action.is_simply_transitive:
             return ()
-        return tuple(2**k for k in range(2, 2 + self.config.theory_rounds))
+        return tuple(2**k for k in range(2, 2 + self.config.theory.attention.rounds))
 
     def build(self, seed: int) -> TheoryModel:
         """The model before training."""
         source = generator(seed, "lego", "theory", self.text)
-        return TheoryModel(self.words, generator=source)
+        return TheoryModel(self.words, self.config.theory, generator=source)
+
+    @property
+    def early(self) -> int:
+        """A quarter of the features' training."""
+        return self.config.theory.features.value_steps // 4
+
+    @property
+    def rule(self) -> float:
+        """The loss at which a stage of Algorithm 2 ends."""
+        theory = self.config.theory
+        return theory.attention.rule * loss_floor(self.words.size, theory.clip)
 
     @property
     def milestones(self) -> dict[str, int]:
@@ -93,7 +85,9 @@ class Course:
     @property
     def arm(self) -> Arm:
         """Both algorithms."""
-        ends = self.milestones
+        rounds = (f"round-{length}" for length in self.rounds)
+        kept = ("attention", "second-step", "longer", *rounds)
+        ends = [step for name, step in self.milestones.items() if name in kept]
         return Arm(
             name=f"theory-{self.action.slug}",
             build=self.build,
@@ -101,13 +95,8 @@ class Course:
             measure=mean_entries,
             held_out=lambda seed: self.sentences(1, "held out", 2, seed, 0),
             record_every=10,
-            save_steps=(0, self.config.theory_value_steps // 4, *ends.values()),
+            save_steps=(self.early, *ends),
         )
-
-    def reduced_name(self, ratio: float | None = None) -> str:
-        """The arm of the reduced model, with its own C or another."""
-        name = f"theory-reduced-{self.action.slug}"
-        return name if ratio is None else f"{name}-balanced"
 
     @property
     def feature_arm(self) -> Arm:
@@ -116,8 +105,9 @@ class Course:
 
     @property
     def adam_arm(self) -> Arm:
-        """The features trained with Adam, which conserves nothing."""
-        free = replace(self._value, optimiser=adam(ADAM_RATE), edit_gradients=None)
+        """The features trained with Adam, for which no theorem holds."""
+        rate = self.config.theory.features.adam_rate
+        free = replace(self._value, optimiser=adam(rate), edit_gradients=None)
         return self._only("adam", replace(free, steps=free.steps // 4))
 
     def _only(self, kind: str, stage: Stage) -> Arm:
@@ -126,77 +116,89 @@ class Course:
             build=self.build,
             stages=(stage,),
             record_every=max(1, stage.steps // 10),
-            save_steps=(0, stage.steps // 4),
+            save_steps=(stage.steps // 4,),
         )
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Stage 1, Algorithm 1's attention, then what the kind of action asks for."""
-        attention = self._attention("attention", self.config.theory_steps)
+        own = self.config.theory.attention
+        attention = self._attention("attention", own.steps)
         found = [self._value, self._variable, attention]
         if self.action.is_simply_transitive:
-            gentle = self._attention("gentle", GENTLE_STEPS)
-            rate = GENTLE * gentle.optimiser.lr
-            slow = replace(gentle, optimiser=gradient_descent(rate), prepare=_reset)
-            return (*found, replace(slow, edit_gradients=None))
+            return (*found, *self._gentle)
         return (*found, *self._algorithm2)
+
+    @property
+    def _gentle(self) -> list[Stage]:
+        """Algorithm 1 without caps, so that phases show; then on step 2 only."""
+        own = self.config.theory.attention
+        capped = self._attention("gentle", own.gentle_steps)
+        rate = own.gentle * capped.optimiser.lr
+        slow = replace(capped, optimiser=gradient_descent(rate), prepare=_reset)
+        both = replace(slow, edit_gradients=None)
+        second = partial(value_loss, steps=SECOND)
+        return [both, replace(both, name="gentle-second", loss=second)]
 
     @property
     def _algorithm2(self) -> list[Stage]:
         """Stage 1.2, the control that stays at L = 2, and the self-training rounds."""
-        rule = RULE * loss_floor(self.words.size)
+        rule, own = self.rule, self.config.theory.attention
         second = partial(value_loss, steps=SECOND)
-        first = self._attention("second-step", RULE_STEPS)
-        longer = self._attention("longer", ROUND_STEPS)
+        first = self._attention("second-step", own.rule_steps)
+        longer = self._attention("longer", own.round_steps)
         found = [
             replace(first, loss=second, prepare=_reset, stop_below=rule),
             replace(longer, loss=second, prepare=_freeze_copy),
         ]
         for length in self.rounds:
-            own = self._attention(f"round-{length}", ROUND_STEPS, length)
+            stage = self._attention(f"round-{length}", own.round_steps, length)
             prepare = _return_to_copy if length == self.rounds[0] else _freeze_copy
-            labelled = replace(own, loss=self_labelled_loss, prepare=prepare)
+            labelled = replace(stage, loss=self_labelled_loss, prepare=prepare)
             found.append(replace(labelled, stop_below=rule))
         return found
 
     @property
     def _variable(self) -> Stage:
-        rate = VARIABLE_RATE * self.config.theory_variables
+        own = self.config.theory.features
+        rate = own.variable_rate * self.config.theory.n_variables
         return Stage(
             name="variable",
-            steps=VARIABLE_STEPS,
+            steps=own.variable_steps,
             optimiser=gradient_descent(rate),
             loss=variable_loss,
             data=partial(self._draw, every_variable, "variable"),
             draw="each step",
             trainable=("blocks.0.variable.*",),
-            edit_gradients=partial(cap_entries, largest=VARIABLE_CAP / rate),
+            edit_gradients=partial(cap_entries, largest=own.variable_cap / rate),
         )
 
     @property
     def _value(self) -> Stage:
-        rate = VALUE_RATE * self.action.n_actions * self.action.n_values
+        own = self.config.theory.features
+        rate = own.value_rate * self.action.n_actions * self.action.n_values
         return Stage(
             name="value",
-            steps=self.config.theory_value_steps,
+            steps=own.value_steps,
             optimiser=gradient_descent(rate),
             loss=pair_loss,
             data=lambda seed, _step: self._draw(every_pair, "value", seed, 0),
             trainable=FEATURES,
-            edit_gradients=partial(cap_step, largest=VALUE_CAP / rate),
+            edit_gradients=partial(cap_step, largest=own.value_cap / rate),
         )
 
     def _attention(self, name: str, steps: int, length: int = 2) -> Stage:
-        rate = ATTENTION_RATE * self.config.theory_variables
+        own = self.config.theory.attention
+        rate = own.rate * self.config.theory.n_variables
         return Stage(
             name=name,
             steps=steps,
             optimiser=gradient_descent(rate),
             loss=value_loss,
-            data=partial(self.sentences, self.config.theory_batch, name, length),
+            data=partial(self.sentences, own.batch, name, length),
             draw="each step",
             trainable=ATTENTION,
-            edit_gradients=partial(cap_entries, largest=ATTENTION_CAP / rate),
+            edit_gradients=partial(cap_entries, largest=own.cap / rate),
         )
 
     def sentences(
@@ -211,51 +213,20 @@ class Course:
     ) -> Sentences:
         return draw(
             table_of(self.action),
-            n_variables=self.config.theory_variables,
+            n_variables=self.config.theory.n_variables,
             generator=generator(seed, "lego", "theory", self.text, name, step),
         )
 
 
 def theory_arms(config: Config) -> tuple[Arm, ...]:
     """What the theory's claims are measured on; the dearest first."""
-    if not config.theory_groups:
+    theory = config.theory
+    if not theory.groups:
         return ()
-    chains = [Course(config, text).arm for text in reversed(config.theory_groups)]
-    features = [Course(config, text) for text in config.feature_groups]
+    chains = [Course(config, text).arm for text in reversed(theory.groups)]
+    features = [Course(config, text) for text in theory.feature_groups]
     found = [*chains, *(course.feature_arm for course in features)]
-    found += [course.adam_arm for course in features[:1]]
-    return (*found, *reduced_arms(config))
-
-
-def reduced_arms(config: Config) -> list[Arm]:
-    """The reduced models; those whose features are unbalanced also with C = 1."""
-    found = []
-    for text in config.theory_groups:
-        found.append(_reduced_arm(Course(config, text), None))
-        if not action(text).is_simply_transitive:
-            found.append(_reduced_arm(Course(config, text), 1.0))
-    return found
-
-
-def _reduced_arm(course: Course, ratio: float | None) -> Arm:
-    data = partial(course.sentences, REDUCED_BATCH, "reduced", 2)
-    stage = Stage(
-        name="attention",
-        steps=course.config.theory_steps,
-        optimiser=gradient_descent(ATTENTION_RATE),
-        loss=reduced_loss,
-        data=data,
-        draw="each step",
-        edit_gradients=partial(cap_entries, largest=ATTENTION_CAP / ATTENTION_RATE),
-    )
-    return Arm(
-        name=course.reduced_name(ratio),
-        build=lambda _seed: ReducedModel(course.action, course.words.size, ratio),
-        stages=(stage,),
-        measure=lambda model, _data: {"alpha": model.alpha, "beta": model.beta},
-        held_out=partial(data, step=0),
-        record_every=5,
-    )
+    return (*found, *(course.adam_arm for course in features[:1]))
 
 
 def mean_entries(model: TheoryModel, _data: Sentences) -> dict[str, Tensor]:
@@ -290,3 +261,92 @@ def _return_to_copy(parameters: dict[str, Tensor]) -> None:
     for block in _BLOCKS:
         frozen = parameters[f"annotator.{block}"]
         parameters[f"blocks.0.attn.key_query.{block}"].copy_(frozen)
+
+
+def every_pair(
+    table: Int[Tensor, "g y"], *, n_variables: int, generator: Generator
+) -> Sentences:
+    """One-step sentences with every pair of an action and a value, random variables."""
+    drawn = draw_sentences(
+        table, table.numel(), 1, n_variables=n_variables, generator=generator
+    )
+    g, y = torch.meshgrid(*(torch.arange(n) for n in table.shape), indexing="ij")
+    values = torch.stack([y.flatten(), table.flatten()], dim=1)
+    return drawn._replace(actions=g.reshape(-1, 1), values=values)
+
+
+def every_variable(
+    table: Int[Tensor, "g y"], *, n_variables: int, generator: Generator
+) -> Sentences:
+    """One-step sentences that lead to every variable once, the rest random."""
+    drawn = draw_sentences(
+        table, n_variables, 1, n_variables=n_variables, generator=generator
+    )
+    last = torch.arange(n_variables)
+    distance = torch.randint(1, n_variables, (n_variables,), generator=generator)
+    first = (last + distance) % n_variables
+    return drawn._replace(variables=torch.stack([first, last], dim=1))
+
+
+def slot_loss(
+    logits: Float[Tensor, "batch query n_classes"], target: Tensor, d: int
+) -> Float[Tensor, ""]:
+    """Cross-entropy over all d classes; those without a logit here have logit 0."""
+    rest = torch.full_like(logits[..., 0], log(d - logits.shape[-1]))
+    total = torch.logaddexp(logits.logsumexp(-1), rest)
+    return (total - logits.gather(-1, target[..., None])[..., 0]).mean()
+
+
+def variable_loss(model: TheoryModel, sentences: Sentences) -> Float[Tensor, ""]:
+    """Loss_4 of all steps."""
+    words = model.vocabulary
+    logits = model.variable_logits(sentences.tokens(words))
+    return slot_loss(logits, sentences.variables[..., 1:], words.size)
+
+
+def value_loss(
+    model: TheoryModel, sentences: Sentences, *, steps: slice = slice(None)
+) -> Float[Tensor, ""]:
+    """Loss_5, the mean over some steps (all by default) of one length."""
+    words = model.vocabulary
+    logits = model.value_logits(sentences.tokens(words), queries=steps)
+    return slot_loss(logits, sentences.values[..., 1:][..., steps], words.size)
+
+
+def pair_loss(model: TheoryModel, sentences: Sentences) -> Float[Tensor, ""]:
+    """`value_loss` of `every_pair` under uniform attention, written out.
+
+    Neurons receive (V(g) + V(y) + what the variables bring) / 2: no lookups to train
+    through, so it costs a fifth.
+    """
+    neurons, (x0, x1) = model.block.value, sentences.variables.unbind(-1)
+    variables = neurons.W1[x1] + neurons.W3[x0] + neurons.W4[x0]
+    pairs = (neurons.W2[:, None] + neurons.W5).flatten(0, 1)
+    logits = neurons.logits((pairs + variables) / 2)[:, None]
+    return slot_loss(logits, sentences.values[..., 1:], model.vocabulary.size)
+
+
+def self_labelled_loss(model: TheoryModel, sentences: Sentences) -> Float[Tensor, ""]:
+    """Loss_5^{L,2} where the frozen copy wrote answers 1 and 2 (Definition 5.2)."""
+    words, length = model.vocabulary, sentences.length
+    annotator = partial(model.forward, key_query=model.annotator)
+    first = rollout(annotator, sentences, words, steps=1)
+    clauses = [sentences.predicates(words), first.answers(words)]
+    seen = words.packed(torch.cat(clauses, dim=-2))
+    read = partial(model.value_logits, seen, n_predicates=length, queries=slice(1, 2))
+    label = read(key_query=model.annotator).argmax(-1)
+    return slot_loss(read(), label, words.size)
+
+
+def cap_step(gradients: dict[str, Tensor], *, largest: float) -> None:
+    """Scale a seed's whole gradient so that no entry exceeds `largest`."""
+    peaks = [g.flatten(1).abs().amax(1) for g in gradients.values()]
+    factor = (largest / torch.stack(peaks).amax(0).clamp_min(1e-30)).clamp_max(1.0)
+    for gradient in gradients.values():
+        gradient.mul_(factor.reshape(-1, *[1] * (gradient.ndim - 1)))
+
+
+def cap_entries(gradients: dict[str, Tensor], *, largest: float) -> None:
+    """Clip every entry of the gradient."""
+    for gradient in gradients.values():
+        gradient.clamp_(-largest, largest)

@@ -6,24 +6,28 @@ from pathlib import Path
 import pytest
 import torch
 
-from trained.lego import standard_arm as standard_module
 from trained.lego.action import action
 from trained.lego.arms import (
     BASE,
     MASKS,
+    Weighted,
     arms,
     group_arm,
     jump_length,
     round_name,
     saved_step,
     self_arm,
-    trains_itself,
 )
-from trained.lego.branches import Branches
-from trained.lego.config import PRESETS, Config
-from trained.lego.losses import Weighted
-from trained.lego.sentences import table_of
-from trained.lego.standard_arm import standard_arm
+from trained.lego.config import (
+    PRESETS,
+    Config,
+    Folded,
+    SelfTraining,
+    Theory,
+    Trial,
+)
+from trained.lego.model import Branches
+from trained.lego.task import table_of
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import restore, train
@@ -32,14 +36,10 @@ TINY = Config(
     groups=("C3", "S3"),
     n_variables=24,
     lengths=(5, 10, 20),
-    d_mlp=32,
-    ffn_steps=400,
-    budgets=(20, 120),
-    steps=120,
-    n_sentences=10,
-    self_lengths=(10,),
-    self_steps=5,
-    theory_groups=(),
+    folded=Folded(d_mlp=32, ffn_steps=400, budgets=(20, 120), steps=120),
+    self_training=SelfTraining(lengths=(10,), steps=5),
+    theory=Theory(groups=()),
+    test=Trial(n_sentences=10),
 )
 
 
@@ -49,14 +49,23 @@ def test_names_are_unique(config: Config) -> None:
     assert len(set(names)) == len(names)
 
 
+def test_twins_of_what_the_paper_speaks_of() -> None:
+    theory = Theory(groups=("C3", "S3"), feature_groups=(), n_variables=24, length=10)
+    names = {arm.name for arm in arms(replace(TINY, theory=theory, twins=True))}
+    assert {name for name in names if name.endswith("-shuffled")} == {
+        "theory-C3-shuffled",
+        "theory-S3-shuffled",
+    }
+
+
 def test_which_group_trains_itself() -> None:
-    assert not trains_itself(TINY, "C3")
-    assert trains_itself(TINY, "S3")
-    assert trains_itself(replace(TINY, groups=("C3",)), "C3")
-    assert not trains_itself(replace(TINY, self_lengths=()), "S3")
+    assert TINY.self_group == "S3"
+    assert replace(TINY, groups=("C3",)).self_group == "C3"
+    assert replace(TINY, self_training=SelfTraining(lengths=())).self_group is None
     assert jump_length(TINY) == 20
     assert jump_length(replace(TINY, n_variables=21, lengths=(5,))) == 20
-    assert jump_length(replace(TINY, self_lengths=(15,))) is None
+    rounds = SelfTraining(lengths=(15,))
+    assert jump_length(replace(TINY, self_training=rounds)) is None
 
 
 def test_both_arms_of_a_group_have_the_same_ffn() -> None:
@@ -77,7 +86,7 @@ def test_rounds_see_as_many_queries_as_the_first_length() -> None:
 
 
 def test_masks_choose_equally_many_steps_that_fit() -> None:
-    config = replace(TINY, masked_steps=3)
+    config = replace(TINY, folded=replace(TINY.folded, masked_steps=3))
     arm = group_arm(config, "S3")
     stages = {stage.name: stage for stage in arm.stages}
     drawn = {mask: stages[mask].data(0, 0) for mask in MASKS}
@@ -110,14 +119,3 @@ def test_the_tiny_study_learns(tmp_path: Path) -> None:
         for model in (early, late)
     ]
     assert 0 < excess[0] < excess[1]
-
-
-def test_the_papers_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standard_module, "N_SENTENCES", 300)
-    arm = standard_arm(replace(TINY, standard_epochs=300), "C3", "norm")
-    assert arm.name == "C3-standard-norm"
-    stage = arm.stages[0]
-    assert stage.optimiser.lr == 1e-4
-    assert stage.steps == 300 * 3
-    model = arm.build(0)
-    assert stage.loss(model, stage.data(0, 0)) > 1

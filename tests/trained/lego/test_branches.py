@@ -9,16 +9,21 @@ import torch
 from tests.lego_models import sentences, wired
 from trained.arm import Arm, Stage, adam
 from trained.errors import BadInput
-from trained.lego.answers import right_steps
-from trained.lego.branches import UNIFORM, Branch, Branches
-from trained.lego.folded import ByPosition, FoldedModel, Uniform
-from trained.lego.losses import (
+from trained.lego.arms import (
     Weighted,
     next_clause_loss,
     self_labelled_loss,
     watch,
     weighted_loss,
 )
+from trained.lego.model import (
+    UNIFORM,
+    Branch,
+    Branches,
+    FoldedModel,
+    Uniform,
+)
+from trained.lego.task import right_steps
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import restore, train
@@ -60,16 +65,6 @@ def test_uniform_is_before_any_branch() -> None:
     torch.testing.assert_close(model(batch, "second"), model(batch))
     with pytest.raises(BadInput, match="unknown branch 'third'"):
         model(batch, "third")
-
-
-def test_an_attention_by_position_becomes_a_model_of_its_own() -> None:
-    model = Branches(blind(), (Branch("place", by_position=3),))
-    assert isinstance(model.attention("place"), ByPosition)
-    single = model.single("place")
-    batch = sentences(3, 2)
-    torch.testing.assert_close(
-        single(batch.tokens(single.vocabulary)), model(batch, "place")
-    )
 
 
 def _arm(name: str, stages: tuple[Stage, ...]) -> Arm:

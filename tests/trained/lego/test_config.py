@@ -25,19 +25,20 @@ from trained.lego.config import PRESETS, QUICK, Config
         ("groups=A2", "moves no value"),
         ("groups=", "groups is empty"),
         ("extra_groups=C6", "already among groups"),
-        ("self_lengths=5,10", "above train_length"),
-        ("steps=123", "choose one of budgets"),
-        ("budgets=", "budgets is empty"),
-        ("lr=0", "must be positive"),
+        ("self_training.lengths=5,10", "above train_length"),
+        ("folded.steps=123", "choose one of folded.budgets"),
+        ("folded.budgets=", "folded.budgets is empty"),
+        ("folded.lr=0", "must be positive"),
         ("n_heads=0", "at least 1"),
-        ("d_mlp=0", "at least 1"),
-        ("masked_steps=-1", "at least 0"),
-        ("standard=plain,plain", "one twice"),
-        ("standard=huge", "unknown value for standard"),
-        ("theory_length=90", "theory_length=90: choose 10 to 89"),
-        ("theory_rounds=5", "its test at length 128 needs"),
-        ("theory_value_steps=3", "at least 40"),
-        ("theory_groups=generators:1.0.2", "leads from any value to any"),
+        ("folded.d_mlp=0", "at least 1"),
+        ("folded.masked_steps=-1", "at least 0"),
+        ("standard.variants=plain,plain", "one twice"),
+        ("standard.batch=20000", "at most n_sentences"),
+        ("standard.variants=huge", "unknown value for standard.variants"),
+        ("theory.length=90", "theory.length=90: choose 10 to 89"),
+        ("theory.attention.rounds=5", "its test at length 128 needs"),
+        ("theory.features.value_steps=3", "at least 40"),
+        ("theory.groups=generators:1.0.2", "leads from any value to any"),
     ],
 )
 def test_impossible_requests(change: str, message: str) -> None:
@@ -65,5 +66,5 @@ def test_a_stored_configuration_needs_no_file(tmp_path: Path) -> None:
 
 def test_presets_are_possible_and_named() -> None:
     assert set(PRESETS) == {"quick", "paper", "zoo"}
-    assert PRESETS["paper"].config.standard_epochs == 300
+    assert PRESETS["paper"].config.standard.epochs == 300
     assert PRESETS["paper"].config.lengths[-1] == 160

@@ -4,22 +4,22 @@ import pytest
 import torch
 
 from tests.lego_models import N_VARIABLES, sentences
-from trained.lego.answers import clause_losses, rollout
-from trained.lego.sentences import Vocabulary
-from trained.lego.standard import StandardConfig, StandardModel
+from trained.lego.config import Config, Standard
+from trained.lego.standard import Sizes, StandardModel, standard_arm
+from trained.lego.task import Vocabulary, clause_losses, rollout
 
 SIZES = Vocabulary(N_VARIABLES, 3, 3)
 
 
 def model_of(**options: object) -> StandardModel:
-    config = StandardConfig(d_token=8, d_mlp=32, **options)  # type: ignore[arg-type]
+    config = Sizes(d_token=8, d_mlp=32, **options)  # type: ignore[arg-type]
     return StandardModel(SIZES, config, generator=torch.Generator().manual_seed(0))
 
 
 OPTIONS = [
     {},
-    {"residual": "added"},
-    {"residual": "added", "norm": "layer"},
+    {"residual": True},
+    {"residual": True, "norm": True},
     {"n_positions": 12},
 ]
 
@@ -79,3 +79,24 @@ def test_it_learns_and_rolls_out() -> None:
     with torch.no_grad():
         own = rollout(model, sentences(3, 5), SIZES)
     assert own.values.shape == (5, 4)
+
+
+def test_the_papers_recipe() -> None:
+    recipe = Standard(variants=("norm",), n_sentences=300)
+    config = Config(groups=("C3", "S3"), standard=recipe)
+    arm = standard_arm(config, "C3", "norm")
+    assert arm.name == "C3-standard-norm"
+    stage = arm.stages[0]
+    assert stage.optimiser.lr == 1e-4
+    assert stage.steps == 300 * 3
+    model = arm.build(0)
+    assert stage.loss(model, stage.data(0, 0)) > 1
+
+
+def test_a_variants_sizes_follow_the_config() -> None:
+    config = Config(standard=Standard(d_token=16, d_mlp=32))
+    assert Sizes.of(config, "positions").n_positions == 2 * 160
+    plain = Sizes.of(config, "plain")
+    assert (plain.d_model, plain.d_mlp, plain.n_positions) == (80, 32, 0)
+    assert not plain.residual
+    assert Sizes.of(config, "norm").residual

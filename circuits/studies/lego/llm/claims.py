@@ -1,104 +1,215 @@
-"""Claims about chains written out by a pretrained language model.
+"""Claims about chains written out by a pretrained language model; all of them ours.
 
 A prompt states what each function does, solves two short chains, gives the predicates
 of a longer one ("k = f(m)") and writes its answers line by line ("m = red"). The model
 is read at the "=" of every answer line, after the right lines before it.
 
 A mechanism can only be read off a model that does the task. The first claim is that
-gate (step accuracy of 0.8 at length 4) and decides the exit code; what follows is
-measured in any case, but it is exploratory and says nothing about how chains are solved
-where the gate is not passed.
+gate (step accuracy of 0.8 at length 4); what follows is measured in any case, but it is
+exploratory and says nothing about how chains are solved where the gate is not passed.
 
 The expectations were written down before any of it was measured.
 """
 
-from circuits.claims import Claim, Control
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-_BEHAVIOUR = (
-    Claim(
+from circuits.claims import Claim, Null, under
+from circuits.conditions import Mean
+from trained.config import Preset, require
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of the experiment on a language model."""
+
+    shortest: int = 2
+    """Length at which both groups should do alike."""
+    short: int = 4
+    """Length at which heads are chosen and most is measured."""
+    long: int = 16
+    """The largest length."""
+    n_shortest: int = 4
+    """Chains of each length for a seed."""
+    n_short: int = 6
+    n_long: int = 2
+    n_hidden: int = 4
+    """Of the short chains, how many are run again with predicates hidden."""
+    n_solved: int = 2
+    """Solved chains before the one that is read."""
+    solved_length: int = 2
+    """Their length."""
+    n_best: int = 3
+    """Heads that are chosen on some chains and judged on others."""
+    choosing_seed: int = 10_007
+    """Draws the chains to choose heads on."""
+    sharpening: float = 1.5
+    """Factor of the scores."""
+    at_once: int = 4
+    """Prompts in one pass; they are long."""
+
+    def __post_init__(self) -> None:
+        lengths = (self.shortest, self.short, self.long)
+        rising = 2 <= lengths[0] < lengths[1] < lengths[2]
+        require(rising, f"lengths {lengths}: must rise from 2 on")
+        most = 48
+        require(self.long <= most, f"long={self.long}: there are names for {most}")
+
+    def count(self, length: int) -> int:
+        """Chains of a length for a seed."""
+        counts = (self.n_shortest, self.n_short, self.n_long)
+        return dict(zip((self.shortest, self.short, self.long), counts, strict=True))[
+            length
+        ]
+
+
+SETTINGS = {
+    "quick": Preset(Settings(), n_seeds=3, cost="a minute for a model of 135 M"),
+}
+
+Own = partial(Claim, source="ours", origin="ours")
+
+
+def claims(settings: Settings) -> Iterator[Claim]:
+    """Every claim about a language model."""
+    parts = (_behaviour, _attention, _cause)
+    every = (claim for part in parts for claim in part(settings))
+    yield from under("Chains in a language model", every)
+
+
+def _behaviour(settings: Settings) -> Iterator[Claim]:
+    yield Own(
         "lego.llm.step-accuracy",
-        "The model does the task: right values among three, C3 chains of length 4,"
-        " given the right lines before. Gate of everything below.",
-        "ours",
-        "behaviour",
-        ">= 0.8",
-        Control("random weights", "<= 0.5"),
-    ),
-    Claim(
+        f"The model does the task: right values among three, C3 chains of length"
+        f" {settings.short}, given the right lines before. Gate of everything below.",
+        kind="behaviour",
+        conditions=(Mean("accuracy", ">= 0.8", lambda lab: lab.each(lab.accuracy)),),
+        nulls=(Null("random weights", on=lambda lab: lab.twin(), bound="<= 0.5"),),
+    )
+    yield Own(
         "lego.llm.group",
-        "C3 holds up better than S3 with the same surface: step accuracy at the largest"
-        " length, difference.",
-        "Figure 1a",
-        "behaviour",
-        ">= 0.05",
-        Control("the same difference at length 2", "in [-0.1, 0.1]"),
-        gated=False,
-    ),
-)
+        "C3 holds up better than S3 with the same surface: step accuracy at length"
+        f" {settings.long}, difference.",
+        source="Figure 1a",
+        kind="behaviour",
+        conditions=(
+            Mean(
+                "difference",
+                ">= 0.05",
+                lambda lab: lab.each(lambda seed: lab.group_gap(seed, settings.long)),
+            ),
+        ),
+        nulls=(
+            Null(
+                f"the same difference at length {settings.shortest}",
+                measure=lambda lab: lab.each(
+                    lambda seed: lab.group_gap(seed, settings.shortest)
+                ),
+                bound="in [-0.1, 0.1]",
+            ),
+        ),
+    )
 
-_ATTENTION = (
-    Claim(
-        "lego.llm.predicate-mass",
-        "Some heads look at the predicate that is due: its share of the attention to"
-        " clauses, mean of the three best heads, length 4, new chains.",
-        "Figure 2",
-        "signal",
-        ">= 0.5",
-        Control("another predicate, mean", "<= 0.15"),
-        gated=False,
-    ),
-    Claim(
-        "lego.llm.answer-mass",
-        "Some heads look at the last answer: its share of the attention to clauses,"
-        " mean of the three best heads, length 4, new chains.",
-        "Figure 2",
-        "signal",
-        ">= 0.5",
-        Control("another answer, mean", "<= 0.15"),
-        gated=False,
-    ),
-    Claim(
+
+def _attention(settings: Settings) -> Iterator[Claim]:
+    best = f"mean of the {settings.n_best} best heads, length {settings.short}"
+    for what, where in (
+        ("predicate", "predicate that is due"),
+        ("answer", "last answer"),
+    ):
+        yield Own(
+            f"lego.llm.{what}-mass",
+            f"Some heads look at the {where}: its share of the attention to clauses,"
+            f" {best}, new chains.",
+            source="Figure 2",
+            kind="signal",
+            conditions=(
+                Mean(
+                    "share",
+                    ">= 0.5",
+                    _share(what),
+                ),
+            ),
+            nulls=(
+                Null(
+                    f"another {what}, mean",
+                    measure=_share(f"other_{what}"),
+                    bound="<= 0.15",
+                ),
+            ),
+        )
+    yield Own(
         "lego.llm.dilution",
         "What misses the predicate follows n / (n + K) with n other clauses: relative"
-        " error at the largest length with K fitted at length 4, three best heads.",
-        "Theorem 4.1, the dilution in its proof",
-        "signal",
-        "<= 0.1",
-        Control("no dilution: the miss stays as at length 4", "> 0.1"),
-        gated=False,
-    ),
-)
+        f" error at length {settings.long} with K fitted at {settings.short}, best"
+        " heads.",
+        source="Theorem 4.1, the dilution in its proof",
+        kind="signal",
+        conditions=(Mean("error", "<= 0.1", lambda lab: lab.each(lab.law_error)),),
+        nulls=(
+            Null(
+                "no dilution: the miss stays as it was",
+                measure=lambda lab: lab.each(lab.constant_error),
+            ),
+        ),
+    )
 
-_CAUSE = (
-    Claim(
-        "lego.llm.knock-out",
-        "Hiding the predicate that is due from its answer line costs log-probability of"
-        " the right value (nats), length 4, all heads.",
-        "ours",
-        "causal",
-        ">= 0.2",
-        Control("hiding another predicate", "<= 0.1"),
-        gated=False,
-    ),
-    Claim(
-        "lego.llm.knock-out-heads",
-        "The same in the three best predicate heads only.",
-        "ours",
-        "causal",
-        ">= 0.05",
-        Control("hiding another predicate in them", "<= 0.02"),
-        gated=False,
-    ),
-    Claim(
+
+def _cause(settings: Settings) -> Iterator[Claim]:
+    for claim, where, heads, expected, bound in (
+        ("knock-out", "all heads", "all", ">= 0.2", "<= 0.1"),
+        ("knock-out-heads", "the best predicate heads", "best", ">= 0.05", "<= 0.02"),
+    ):
+        yield Own(
+            f"lego.llm.{claim}",
+            "Hiding the predicate that is due from its answer line costs"
+            f" log-probability of the right value (nats), length {settings.short},"
+            f" {where}.",
+            kind="causal",
+            conditions=(
+                Mean(
+                    "lost",
+                    expected,
+                    _hidden(heads, due=True),
+                ),
+            ),
+            nulls=(
+                Null(
+                    "hiding another predicate",
+                    measure=_hidden(heads, due=False),
+                    bound=bound,
+                ),
+            ),
+        )
+    yield Own(
         "lego.llm.sharpening",
-        "Scores times 1.5 in the best predicate and answer heads raise step accuracy at"
-        " the largest length.",
-        "ours",
-        "causal",
-        ">= 0.02",
-        Control("as many other heads, drawn at random", "<= 0.02"),
-        gated=False,
-    ),
-)
+        f"Scores times {settings.sharpening} in the best predicate and answer heads"
+        f" raise step accuracy at length {settings.long}.",
+        kind="causal",
+        conditions=(
+            Mean(
+                "gain",
+                ">= 0.02",
+                lambda lab: lab.each(lambda seed: lab.sharpened(seed, best=True)),
+            ),
+        ),
+        nulls=(
+            Null(
+                "as many other heads, drawn at random",
+                measure=lambda lab: lab.each(
+                    lambda seed: lab.sharpened(seed, best=False)
+                ),
+                bound="<= 0.02",
+            ),
+        ),
+    )
 
-CLAIMS: tuple[Claim, ...] = (*_BEHAVIOUR, *_ATTENTION, *_CAUSE)
+
+def _share(what: str) -> Callable[[Any], list[float]]:
+    return lambda lab: lab.each(partial(lab.share, what))
+
+
+def _hidden(heads: str, *, due: bool) -> Callable[[Any], list[float]]:
+    return lambda lab: lab.each(lambda seed: lab.hidden(seed, heads, due=due))

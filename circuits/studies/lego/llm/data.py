@@ -27,16 +27,16 @@ from jaxtyping import Int
 from torch import Tensor
 
 from circuits.models.language_model import LanguageModel
-from circuits.models.prompts import Prompts
-from circuits.models.spans import Piece, opening, spanned
+from circuits.models.prompts import Piece, opening, spanned
+from trained.task import Batch
+
+from .claims import Settings
 
 Group = Literal["C3", "S3"]
 
 VALUES = ("red", "green", "blue")
 FUNCTIONS = ("f", "g", "h")
 NAMES = tuple(letter for letter in string.ascii_letters if letter not in FUNCTIONS)
-SOLVED_LENGTH = 2
-N_SOLVED = 2
 
 Action = tuple[int, ...]
 """Value index -> value index."""
@@ -73,13 +73,14 @@ class Exercise:
 
 
 def exercises(
-    group: Group, length: int, n_exercises: int, source: random.Random
+    settings: Settings, group: Group, length: int, source: random.Random
 ) -> list[Exercise]:
-    """Random exercises with chains of a length."""
+    """A seed's random exercises with chains of a length."""
     several = []
-    for _ in range(n_exercises):
+    for _ in range(settings.count(length)):
         table = _table(group, source)
-        solved = [_chain(table, SOLVED_LENGTH, source) for _ in range(N_SOLVED)]
+        short = [settings.solved_length] * settings.n_solved
+        solved = [_chain(table, length, source) for length in short]
         several.append(Exercise(table, tuple(solved), _chain(table, length, source)))
     return several
 
@@ -103,20 +104,23 @@ def _chain(table: Sequence[Action], length: int, source: random.Random) -> Chain
     return Chain(tuple(names), tuple(actions), tuple(values))
 
 
-def written(model: LanguageModel, several: Sequence[Exercise]) -> Prompts:
+def written(model: LanguageModel, several: Sequence[Exercise]) -> Batch:
     """Exercises of one length as prompts.
 
     Roles, with l from 1 to L and m from 0 to L: predicate{l}; name{m}, equals{m} and
     value{m}, the tokens of an answer line; answer{m}, all of these; asking{m}, the
-    first two.
+    first two; asking, those of all steps from the first on.
     """
     texts = [[opening(model), *_pieces(exercise)] for exercise in several]
     prompts = spanned(model, texts)
     roles = dict(prompts.roles)
-    for m in range(several[0].chain.length + 1):
+    length = several[0].chain.length
+    for m in range(length + 1):
         parts = [roles[f"{part}{m}"] for part in ("name", "equals", "value")]
         roles[f"answer{m}"] = torch.cat(parts, 1)
         roles[f"asking{m}"] = torch.cat(parts[:2], 1)
+    steps = [roles[f"asking{step}"] for step in range(1, length + 1)]
+    roles["asking"] = torch.cat(steps, 1)
     return replace(prompts, roles=roles)
 
 
@@ -151,6 +155,6 @@ def value_tokens(model: LanguageModel) -> Int[Tensor, " value"]:
     return torch.tensor([model.token(f" {v}") for v in VALUES], device=model.device)
 
 
-def n_steps(prompts: Prompts) -> int:
+def n_steps(prompts: Batch) -> int:
     """The length of the chains."""
     return sum(role.startswith("predicate") for role in prompts.roles)

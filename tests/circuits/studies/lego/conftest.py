@@ -1,14 +1,26 @@
-"""The whole study at a tiny size, trained once; and a model whose circuit is known."""
+"""The whole study at a tiny size, trained once; and models whose circuit is known."""
+
+from pathlib import Path
 
 import pytest
+import torch
 
-from circuits.studies.lego.specimen import Specimen
+from circuits.confirm import open_lab
+from circuits.studies.lego import STUDY
+from circuits.studies.lego.lab import LegoLab
+from circuits.studies.lego.lab.models import Specimen
 from tests.lego_models import N_VARIABLES, wired
 from trained.config import as_dict
-from trained.lego import arms as module
-from trained.lego import standard_arm as standard_module
-from trained.lego.arms import arms
-from trained.lego.config import Config
+from trained.lego.config import (
+    Attention,
+    Config,
+    Features,
+    Folded,
+    SelfTraining,
+    Standard,
+    Theory,
+    Trial,
+)
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import train
@@ -19,50 +31,102 @@ TINY = Config(
     n_variables=24,
     train_length=3,
     lengths=(3, 6, 20),
-    d_mlp=24,
-    ffn_steps=100,
-    budgets=(5, 40),
-    steps=40,
-    n_sentences=8,
-    self_lengths=(6,),
-    self_steps=3,
-    masked_steps=3,
-    standard=("plain", "positions"),
-    standard_epochs=1,
-    theory_groups=(),
+    folded=Folded(
+        d_mlp=24,
+        ffn_steps=60,
+        ffn_rate=0.02,
+        ffn_batch=64,
+        budgets=(5, 40),
+        steps=40,
+        batch=32,
+        masked_steps=3,
+        record_every=20,
+    ),
+    self_training=SelfTraining(lengths=(6,), steps=3, base_steps=20),
+    standard=Standard(
+        variants=("plain", "positions"),
+        groups=("C3",),
+        n_variables=24,
+        epochs=1,
+        n_sentences=64,
+        batch=32,
+        d_token=8,
+        d_mlp=16,
+    ),
+    theory=Theory(
+        groups=("C3", "S3"),
+        feature_groups=("D4",),
+        n_variables=24,
+        length=12,
+        features=Features(value_steps=60, variable_steps=10),
+        attention=Attention(
+            steps=40,
+            batch=32,
+            rounds=1,
+            gentle_steps=20,
+            rule_steps=20,
+            round_steps=10,
+        ),
+    ),
+    test=Trial(n_sentences=8, n_short=20),
+    twins=True,
+)
+
+KNOWN = Config(
+    groups=("C3", "S3"),
+    n_variables=N_VARIABLES,
+    train_length=4,
+    lengths=(4, 10),
+    folded=Folded(budgets=(1,), steps=1),
+    self_training=SelfTraining(lengths=()),
+    theory=Theory(groups=()),
+    test=Trial(n_sentences=40),
 )
 
 
-@pytest.fixture(scope="session")
-def config() -> Config:
-    return TINY
+def manifest(config: Config, seeds: list[int]) -> dict[str, object]:
+    return {
+        "study": "lego",
+        "preset": "quick",
+        "config": as_dict(config),
+        "seeds": seeds,
+        "device": "cpu",
+        "environment": {},
+    }
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    path = tmp_path_factory.mktemp("lego")
-    manifest = {"study": "lego", "config": as_dict(TINY), "seeds": [0, 1]}
-    made = Run.create(path, manifest)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FFN_RATE", 0.02)
-        patch.setattr(module, "FFN_BATCH", 64)
-        patch.setattr(module, "BATCH", 32)
-        patch.setattr(module, "POSITION_STEPS", 20)
-        patch.setattr(module, "BASE_STEPS", 20)
-        patch.setattr(module, "RECORD_EVERY", 20)
-        patch.setattr(standard_module, "N_SENTENCES", 64)
-        chosen = [arm for arm in arms(TINY) if "theory" not in arm.name]
-        train(made, chosen, engine=Engine())
-    return made
+def lab(tmp_path_factory: pytest.TempPathFactory) -> LegoLab:
+    """A trained run, as tiny as can be."""
+    run = Run.create(tmp_path_factory.mktemp("lego"), manifest(TINY, [0, 1]))
+    train(run, STUDY.arms(TINY), engine=Engine())
+    found = open_lab(run)
+    assert isinstance(found, LegoLab)
+    return found
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> LegoLab:
+    """A run without models: test sentences for hand-wired ones."""
+    return LegoLab(STUDY, Run.create(tmp_path, manifest(KNOWN, [0])))
 
 
 @pytest.fixture
 def perfect() -> Specimen:
     """A model that attends to its two targets and applies g to y."""
-    return Specimen("C3", 0, wired(), N_VARIABLES)
+    return Specimen("C3", 0, wired())
 
 
 @pytest.fixture
 def weak() -> Specimen:
     """The same with attention that longer chains dilute."""
-    return Specimen("C3", 0, wired(score=2.8), N_VARIABLES)
+    return Specimen("C3", 0, wired(score=2.8))
+
+
+@pytest.fixture
+def silent() -> Specimen:
+    """No circuit: the FFN says nothing."""
+    model = wired(score=2.8)
+    with torch.no_grad():
+        model.block.mlp.W_out.zero_()
+    return Specimen("C3", 0, model)

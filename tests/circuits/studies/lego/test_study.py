@@ -1,4 +1,4 @@
-"""The whole study at a tiny size: every claim is observed, every figure draws."""
+"""The whole study at a tiny size: every claim is judged, every figure draws."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,86 +6,116 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from circuits.claims import judge
-from circuits.studies.lego import evidence
+from circuits.claims import Claim, judge
+from circuits.confirm import open_lab
+from circuits.studies.lego import STUDY
 from circuits.studies.lego.claims import claims
-from circuits.studies.lego.context import Context
-from circuits.studies.lego.evidence import observe
 from circuits.studies.lego.figures import FIGURES
-from circuits.studies.lego.selftrain import farthest
+from circuits.studies.lego.lab import LegoLab
 from probes.figures import save
 from trained import store
-from trained.lego.arms import BASE, round_name
-from trained.lego.config import PRESETS, Config
-from trained.store import Run
+from trained.errors import BadInput
+from trained.lego.config import PRESETS, Config, Folded, SelfTraining, Theory
+
+LEAVES = {
+    *("learn.theory", "learn.joint"),
+    *("length.theory.d-grid", "length.theory.contrast"),
+    *("length.joint.c6", "length.joint.s5"),
+    *("conc.eps.d-grid", "conc.logd", "conc.phases", "conc.dilution", "conc.fig2"),
+    *("conc.fig5", "conc.position", "conc.contrast", "conc.cause"),
+    *("self.doubling", "self.mass", "self.all-lengths"),
+    *("self.joint", "self.joint.stages"),
+    *("ffn.copy", "ffn.shape", "ffn.single", "ffn.order", "ffn.ratio"),
+}
+"""Of the rubric."""
 
 
-def test_every_claim_is_observed_and_judged(run: Run, config: Config) -> None:
-    verdicts = judge(claims(config), observe(run))
-    seeded = [v for v in verdicts if v.claim.id.startswith("lego.cause.")]
-    assert seeded
-    assert all(len(v.observed.values) == 2 for v in seeded)
-    by_id = {v.claim.id: v for v in verdicts}
+def ids(config: Config) -> set[str]:
+    return {claim.id for claim in claims(config)}
+
+
+def test_every_claim_is_judged(lab: LegoLab) -> None:
+    verdicts = {v.claim.id: v for v in (judge(c, lab) for c in claims(lab.config))}
+    for name, verdict in verdicts.items():
+        measured = verdict.claim.not_tested == ""
+        assert verdict.preconditions or measured == bool(verdict.values), name
+        counts = {len(c.values) for c in verdict.conditions}
+        assert counts <= {2}, name
     # What holds by construction, trained or not.
-    assert by_id["lego.diagonals.c3"].control_passed
-    assert by_id["lego.lookup.c3"].control_passed
+    for name in ("lego.ours.mass.c3", "lego.ours.lookup.c3"):
+        assert not any(null.meets for null in verdicts[name].nulls)
+    masked = verdicts["lego.ours.masked.s3"]
+    assert masked.values != masked.nulls[0].values
 
 
-@pytest.mark.parametrize("kind", sorted(FIGURES.keys() - {"theory", "features"}))
-def test_every_figure_draws(run: Run, kind: str, tmp_path: Path) -> None:
-    figure = FIGURES[kind](run)
+@pytest.mark.parametrize("kind", sorted(FIGURES))
+def test_every_figure_draws(lab: LegoLab, kind: str, tmp_path: Path) -> None:
+    figure = FIGURES[kind](lab)
     assert isinstance(figure, Figure)
     assert save(figure, tmp_path / f"{kind}.png", dpi=40).stat().st_size > 1000
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_claims_of_the_presets_are_well_formed(name: str) -> None:
-    found = claims(PRESETS[name].config)
-    ids = [claim.id for claim in found]
-    assert len(set(ids)) == len(ids)
-    assert all(claim.id.startswith("lego.") for claim in found)
-    reported = ("lego.position", "lego.exchange", "lego.extra", "lego.standard")
-    assert not any(c.gated for c in found if c.id.startswith(reported))
-    assert any(c.gated for c in found)
+def test_the_tree_is_whole_at_every_preset(name: str) -> None:
+    found = STUDY.claims_at(PRESETS[name].config)
+    paper = [claim for claim in found if claim.origin == "paper"]
+    for leaf in LEAVES:
+        assert any(_belongs(claim, leaf) for claim in paper), leaf
+    for claim in found:
+        ours = claim.id.startswith("lego.ours.")
+        assert ours == (claim.origin == "ours") == (claim.headline == "Ours")
+        assert ours or any(_belongs(claim, leaf) for leaf in LEAVES), claim.id
+        assert claim.kind != "theory"
 
 
-def test_one_group_has_no_claims_of_comparison(config: Config) -> None:
-    alone = replace(config, groups=("C3",), self_lengths=())
-    ids = {claim.id for claim in claims(alone)}
-    compared = ("lego.separation", "lego.concentration", "lego.exchange", "lego.self")
-    assert not any(id.startswith(compared) for id in ids)
-    assert "lego.learned.c3" in ids
+def _belongs(claim: Claim, leaf: str) -> bool:
+    return f"{claim.id}.".startswith(f"lego.{leaf}.")
 
 
-def test_one_head_and_one_length(config: Config) -> None:
-    lean = replace(config, n_heads=1, lengths=(3,), budgets=(40,))
-    ids = {claim.id for claim in claims(lean)}
-    assert not any(".heads." in id or ".one-head." in id for id in ids)
-    assert not any(id.startswith(("lego.dilution", "lego.predicted")) for id in ids)
+def test_one_group_has_no_claims_of_comparison() -> None:
+    alone = Config(groups=("C3",), self_training=SelfTraining(lengths=()))
+    found = ids(alone)
+    compared = ("lego.ours.concentration", "lego.ours.exchange", "lego.ours.self")
+    assert not any(name.startswith(compared) for name in found)
+    assert "lego.ours.learned.c3" in found
 
 
-def test_context_knows_its_models(run: Run, config: Config) -> None:
-    context = Context(run)
-    early, late = (context.models("C3", budget)[1] for budget in config.budgets)
+def test_one_length_has_no_law() -> None:
+    folded = Folded(budgets=(40,), steps=40)
+    found = ids(Config(lengths=(5,), folded=folded))
+    assert not any(name.startswith(("lego.ours.dilution",)) for name in found)
+
+
+def test_the_lab_knows_its_models(lab: LegoLab) -> None:
+    early, late = (lab.folded("C3", b)[1] for b in lab.config.folded.budgets)
     assert early.seed == late.seed == 1
-    assert not early.tables.Q43.equal(late.tables.Q43)
-    assert context.models("C3")[1] is late
-    assert context.self_group == "S3"
-    assert list(context.curve(late)) == list(config.lengths)
+    assert not early.tables.equal(late.tables)
+    assert lab.folded("C3")[1].tables.equal(late.tables)
+    assert lab.model("C3", 1) is lab.folded("C3")[1].model
+    assert list(lab.curve(late)) == list(lab.config.lengths)
+    assert not lab.blind().folded("C3")[1].tables.any()
+    assert not lab.untrained().folded("C3")[1].tables.any()
 
 
-def test_topics_do_not_overlap(run: Run) -> None:
-    context = Context(run)
-    parts = [set(topic.observe(context)) for topic in evidence.TOPICS]
-    assert sum(map(len, parts)) == len(set().union(*parts))
+def test_without_theory_groups_its_leaves_are_not_tested(lab: LegoLab) -> None:
+    config = replace(lab.config, theory=Theory(groups=()))
+    arms = {name: arm for name, arm in lab.arms.items() if "theory" not in name}
+    without = lab.other(config=config, arms=arms)
+    for name in ("lego.self.doubling", "lego.conc.phases", "lego.ffn.shape"):
+        (claim,) = (c for c in claims(config) if c.id == name)
+        assert judge(claim, without).reason.startswith("this run has no arm theory-")
+    with pytest.raises(BadInput, match="this run has no theory models"):
+        FIGURES["theory"](without)
 
 
 def test_the_shipped_run_tells_the_story() -> None:
     shipped = store.shipped("lego")
-    context = Context(shipped)
-    for group in context.config.groups:
-        assert context.curve(context.models(group)[0])[5].all == 1
-    base, last = (context.self_trained(name)[0] for name in (BASE, round_name(40)))
-    assert farthest(context, last) > farthest(context, base)
+    lab = open_lab(shipped)
+    assert isinstance(lab, LegoLab)
+    assert lab.models("C6").pattern().axes == ("seed", "head", "query", "key")
+    for group in lab.config.groups:
+        assert lab.curve(lab.folded(group)[0])[5].all == 1
+    base, last = (lab.farthest(lab.self_trained(name)) for name in ("base", "self10"))
+    assert sum(last) > sum(base)
     files = [file for file in shipped.path.rglob("*") if file.is_file()]
-    assert sum(file.stat().st_size for file in files) < 5e6
+    assert sum(file.stat().st_size for file in files) < 4.2e6
