@@ -2,20 +2,19 @@
 
 import torch
 
-from circuits.studies.symbols.context import Specimen
+from circuits.studies.symbols.specimen import Specimen
 from trained.decoder import Decoder, DecoderConfig
 from trained.seeding import generator
-from trained.symbols.config import QUICK
-from trained.symbols.sampler import SPLITS, alphabet, sample
-from trained.symbols.scores import answers
-from trained.symbols.setting import copying, relation
+from trained.symbols.model import answers
+from trained.symbols.sampler import SPLITS, Alphabet, alphabet, sample
 from trained.symbols.tasks import task
+from trained.task import Batch
 
 FLAG, SAME = 0, 1
 """Directions: the first position, and what the comparison writes."""
 
 
-def _strings(tokens, seed=0):
+def _strings(tokens: Alphabet, seed: int = 0) -> dict[str, Batch]:
     return {
         split: sample(tokens, split, 60, generator=generator(seed, split))
         for split in SPLITS
@@ -67,8 +66,7 @@ def comparison(strength: float = 20.0) -> Specimen:
         low, high = said[~same].mean(), said[same].mean()
         model.unembedding.mul_(2 / (high - low))
         model.b_U.fill_(-(high + low) / (high - low))
-    setting = relation(QUICK, 256, "a")
-    return Specimen(setting, 0, model, tokens, strings)
+    return Specimen(model, 0, tokens, strings)
 
 
 @torch.no_grad()
@@ -99,4 +97,4 @@ def copier(through: str) -> Specimen:
         attention.b.fill_(20.0)
     if through == "weights":
         attention.W_V[0], attention.W_O[0] = torch.eye(d), 20 * torch.eye(d)
-    return Specimen(copying(d, 30, "b"), 0, model, tokens, _strings(tokens))
+    return Specimen(model, 0, tokens, _strings(tokens))
