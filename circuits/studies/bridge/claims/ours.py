@@ -257,6 +257,8 @@ def _untied(config: Config) -> Iterator[Claim]:
         no_identity(chance(config)),
         absent("no identity task, probability", plain, probability, chance(config)),
         UNTRAINED,
+        revised="nulls held to the band of chance, not to 0.2 (Step 8: it must follow"
+        " N), with values in view",
     )
 
 
@@ -466,6 +468,8 @@ def _variants(config: Config) -> Iterator[Claim]:
         no_identity(chance(config, config.complexity)),
         UNTRAINED,
         not_tested=lacking["random"],
+        revised="more than 1/kappa instead of 0.75 (Step 8: it must follow kappa), with"
+        " values in view",
     )
     std = replace(untied(), std=0.02)
     yield behaviour(
