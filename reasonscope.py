@@ -124,11 +124,11 @@ def confirm(
             as `**{"gpt.steps": 200}`.
     """
     from circuits.confirm import confirm_language, confirm_run
-    from circuits.study import Request, find
+    from circuits.study import Request, find, judging_seeds
     from circuits.training import prepare, train_run
     from trained.config import override
 
-    numbers = tuple(range(seeds) if isinstance(seeds, int) else seeds or ())
+    numbers = judging_seeds(seeds) if isinstance(seeds, int) else tuple(seeds or ())
     changes = tuple(f"{key}={_text(value)}" for key, value in settings.items())
     if model is None:
         request = Request(study, preset, changes, numbers or None, out=Path(out))
@@ -142,7 +142,7 @@ def confirm(
         from circuits.models.open import open as open_model
 
         model = open_model(model)
-    lab = chosen.language_lab(model, sizes, numbers or tuple(range(plan.n_seeds)))
+    lab = chosen.language_lab(model, sizes, numbers or judging_seeds(plan.n_seeds))
     return confirm_language(chosen, lab, preset=preset, only=only)
 
 

@@ -8,6 +8,7 @@ it and from what was measured; nothing sets it. Free of torch at import.
 import hashlib
 import json
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -172,6 +173,8 @@ class Verdict:
     nulls: tuple[NullOutcome, ...] = ()
     missing: str = ""
     """Why it was not tested, if so."""
+    seconds: float = 0.0
+    """What measuring took; a quantity that claims share counts for the first."""
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -249,12 +252,18 @@ class Verdict:
             "verdict": self.word,
             "passed": self.passed,
             "reason": self.reason,
+            "seconds": round(self.seconds, 2),
             "stored": None,
         }
 
 
 def judge(claim: Claim, lab: Any) -> Verdict:
     """Measure a claim on a lab and say what follows."""
+    started = time.perf_counter()
+    return replace(_judge(claim, lab), seconds=time.perf_counter() - started)
+
+
+def _judge(claim: Claim, lab: Any) -> Verdict:
     if claim.not_tested:
         return Verdict(claim, missing=claim.not_tested)
     try:

@@ -1,18 +1,19 @@
 """Judge a study's claims, on a trained run or on a pretrained language model."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from trained.config import as_dict
+from trained.config import Preset, as_dict, changes
 from trained.errors import BadInput, unknown
 from trained.store import Run, is_shipped, write_json
 from trained.training import threads
 
 from .claims import Claim, Verdict, digest, judge
 from .lab import Lab, LanguageLab
+from .results import stored
 from .study import Study, find
 from .training import code_hash, environment
 
@@ -38,6 +39,10 @@ class Confirmation:
     """The versions that the models were trained with."""
     made_by: dict[str, Any] = field(default_factory=dict)
     """What judged: the hashes of the claims and the code, and the versions now."""
+    command: str = ""
+    """What repeats it."""
+    arms: dict[str, Any] = field(default_factory=dict)
+    """The seeds and seconds of each arm that was trained."""
 
     @property
     def passed(self) -> bool:
@@ -46,6 +51,11 @@ class Confirmation:
         tested = [v for v in paper if v.word != "not tested"]
         # A study whose paper asserts nothing here has nothing to miss.
         return all(v.passed for v in tested) and (bool(tested) or not paper)
+
+    @property
+    def stored(self) -> dict[str, dict[str, Any]]:
+        """What a stored run at the paper's size said: shown beside, never counted."""
+        return stored(self.study, language=self.model is not None)
 
     @property
     def holm(self) -> dict[str, float]:
@@ -60,6 +70,7 @@ class Confirmation:
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` writes."""
+        adjusted, long_runs = self.holm, self.stored
         return {
             "schema": SCHEMA,
             "study": self.study,
@@ -69,10 +80,16 @@ class Confirmation:
             "seeds": list(self.seeds),
             "device": self.device,
             "seconds": round(self.seconds, 1),
+            "command": self.command,
+            "arms": self.arms,
             "environment": self.environment,
             "score": {o: score(self.verdicts, o) for o in ("paper", "ours")},
             "verdicts": [
-                {**verdict.as_dict(), "holm": self.holm.get(verdict.claim.id)}
+                {
+                    **verdict.as_dict(),
+                    "holm": adjusted.get(verdict.claim.id),
+                    "stored": long_runs.get(verdict.claim.id),
+                }
                 for verdict in self.verdicts
             ],
             **self.made_by,
@@ -118,19 +135,29 @@ def holm_by_headline(verdicts: Sequence[Verdict]) -> dict[str, float]:
     }
 
 
-def open_lab(run: Run) -> Lab:
-    """A trained run, opened for measuring; `BadInput` if it is not whole."""
+def open_lab(run: Run, *, partial: bool = False) -> Lab:
+    """A trained run, opened for measuring.
+
+    Args:
+        run: `BadInput` if one of its files is not as it was written.
+        partial: whether arms may be missing; otherwise that is `BadInput` too.
+    """
     lab: Lab = find(run.study).lab(run)
     unfinished = [name for name in lab.arms if not run.is_done(name)]
-    if unfinished:
+    if unfinished and not partial:
         raise BadInput(f"{run.path} is not trained yet: {', '.join(unfinished)}")
     for name, arm in lab.arms.items():
-        run.verify(name, arm.seeds(run.seeds))
+        if name not in unfinished:
+            run.verify(name, arm.seeds(run.seeds))
     return lab
 
 
 def confirm_run(
-    run: Run, *, only: str = "*", started: float | None = None
+    run: Run,
+    *,
+    only: str = "*",
+    started: float | None = None,
+    partial: bool = False,
 ) -> Confirmation:
     """Measure a trained run, judge its study's claims and store the verdicts.
 
@@ -139,9 +166,10 @@ def confirm_run(
         only: which claims, as a pattern of ids; a part is judged but not stored.
         started: `time.perf_counter()` when the work began, if it began before this
             call; the time since then is reported.
+        partial: judge a run of which arms are missing; it is not stored either.
     """
-    done = confirm_lab(open_lab(run), only, started=started)
-    if only == "*" and not is_shipped(run):
+    done = confirm_lab(open_lab(run, partial=partial), only, started=started)
+    if only == "*" and not partial and not is_shipped(run):
         write_json(run.path / "verdicts.json", done.as_dict())
     return done
 
@@ -166,6 +194,10 @@ def confirm_lab(
         seconds=time.perf_counter() - started,
         run=lab.run,
         environment=manifest["environment"],
+        command=_command(
+            lab.run.study, manifest["preset"], lab.study.presets, lab.config, lab.seeds
+        ),
+        arms={name: _trained(lab.run, name) for name in lab.arms},
         made_by=_maker(
             lab.study,
             digest(lab.study.claims_at(lab.config)),
@@ -195,8 +227,38 @@ def confirm_language(
         seconds=time.perf_counter() - started,
         model=lab.model.name,
         environment=environment(),
+        command=_command(
+            f"{study.slug} --model {lab.model.name}",
+            preset,
+            study.needs_language().presets,
+            lab.settings,
+            lab.seeds,
+        ),
         made_by=_maker(study, digest(study.language_claims(lab.settings)), None),
     )
+
+
+def _command(
+    subject: str,
+    preset: str,
+    presets: Mapping[str, Preset[Any]],
+    config: Any,
+    seeds: Sequence[int],
+) -> str:
+    """What asks for the same again."""
+    words = ["reasonscope confirm", subject, f"--preset {preset}"]
+    words += [f"--seeds {','.join(map(str, seeds))},"]
+    known = presets[preset].config if preset in presets else config
+    words += [f"--set {change}" for change in changes(known, as_dict(config))]
+    return " ".join(words)
+
+
+def _trained(run: Run, arm: str) -> dict[str, Any] | None:
+    """What an arm was trained with and how long that took; None if it was not."""
+    if not run.is_done(arm):
+        return None
+    record = run.record(arm)
+    return {"seeds": record["seeds"], "seconds": record["seconds"]}
 
 
 def _maker(study: Study, claims: str, before: str | None) -> dict[str, Any]:

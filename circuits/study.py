@@ -22,6 +22,9 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 STUDIES = ("recall", "analogy", "bridge", "symbols", "lego")
 """The one line that a new study of ours is added to."""
 
+FIRST_SEED = 301
+"""Of those that judge; settings that a paper leaves open are chosen on 100 to 109."""
+
 Part = Any
 """A value, or `module:name` of one that is imported when first asked for."""
 
@@ -161,6 +164,11 @@ class Request:
         check_device(self.device)
         if self.jobs is not None and self.jobs < 1:
             raise BadInput(f"--jobs {self.jobs}: give at least 1")
+
+
+def judging_seeds(count: int) -> tuple[int, ...]:
+    """The first seeds that nothing was chosen on."""
+    return tuple(range(FIRST_SEED, FIRST_SEED + count))
 
 
 def find(name: str) -> Study:

@@ -14,6 +14,7 @@ import platform
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from fnmatch import fnmatchcase
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,12 +22,13 @@ from pathlib import Path
 from trained.arm import Arm
 from trained.config import as_dict, override
 from trained.device import device_named
+from trained.errors import unknown
 from trained.store import Run
 from trained.trainer import Engine, Observer
 from trained.training import train
 
 from .claims import digest
-from .study import Request, Study, find
+from .study import Request, Study, find, judging_seeds
 
 _ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = (
@@ -44,7 +46,7 @@ def prepare(request: Request) -> Run:
         "study": request.study,
         "preset": request.preset,
         "config": as_dict(config),
-        "seeds": list(request.seeds or range(preset.n_seeds)),
+        "seeds": list(request.seeds or judging_seeds(preset.n_seeds)),
         "device": device_named(request.device),
         "claims_sha256": digest(study.claims_at(config)),
     }
@@ -56,10 +58,21 @@ def prepare(request: Request) -> Run:
 
 
 def train_run(
-    run: Run, *, observer: Observer | None = None, jobs: int | None = None
+    run: Run,
+    *,
+    observer: Observer | None = None,
+    jobs: int | None = None,
+    only: str = "*",
 ) -> None:
-    """Train the arms of a run that are not finished, in `jobs` processes."""
-    arms = arms_left(run)
+    """Train the arms of a run that are not finished, in `jobs` processes.
+
+    Args:
+        run: where they are stored.
+        observer: what is told of the course of training.
+        jobs: processes; None for one per core on a CPU.
+        only: which arms, as a pattern of names.
+    """
+    arms = arms_left(run, only)
     jobs = jobs or _default_jobs(run.manifest["device"])
     if min(jobs, len(arms)) > 1:
         train_in_processes(run, arms, jobs=jobs, observer=observer or Observer())
@@ -68,10 +81,13 @@ def train_run(
         train(run, arms, engine=engine, observer=observer)
 
 
-def arms_left(run: Run) -> list[Arm]:
-    """The arms of a run that are not trained to their end."""
+def arms_left(run: Run, only: str = "*") -> list[Arm]:
+    """The arms of a run that match a pattern and are not trained to their end."""
     study = find(run.study)
-    arms = study.arms(study.config_of(run.manifest["config"]))
+    every = study.arms(study.config_of(run.manifest["config"]))
+    arms = [arm for arm in every if fnmatchcase(arm.name, only)]
+    if not arms:
+        raise unknown("arms", only, [arm.name for arm in every])
     return [arm for arm in arms if not run.is_done(arm.name)]
 
 

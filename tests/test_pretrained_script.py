@@ -73,12 +73,12 @@ def test_verdicts_are_printed_and_written(
         "model",
     )
     assert written["config"] == {"prompts": 9}
-    assert written["verdicts"][0]["values"] == [9.0, 10.0, 11.0]
+    assert written["verdicts"][0]["values"] == [310.0, 311.0, 312.0]
     assert written["verdicts"][0]["nulls"][0]["values"] == [0.0]
 
 
 def test_a_claim_that_fails_gives_exit_code_one() -> None:
-    options = ["--set", "prompts=-9", "--model", "tiny"]
+    options = ["--set", "prompts=-999", "--model", "tiny"]
     assert command(["confirm", REFERENCE, *options]) == 1
 
 

@@ -66,6 +66,27 @@ def as_dict(config: Any) -> dict[str, Any]:
     }
 
 
+def changes(config: Any, mapping: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The `key=value` assignments that lead from a configuration to a stored one.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Sizes:
+    ...     width: int = 4
+    >>> changes(Sizes(), {"width": 8})
+    ['width=8']
+    """
+    found = []
+    for name, value in as_dict(config).items():
+        asked = mapping.get(name, value)
+        nested = getattr(config, name)
+        if dataclasses.is_dataclass(nested):
+            found += changes(nested, asked, f"{prefix}{name}.")
+        elif asked != value:
+            text = ",".join(map(str, asked)) if isinstance(asked, list) else asked
+            found.append(f"{prefix}{name}={text}")
+    return found
+
+
 def from_dict(kind: type[Config], mapping: Mapping[str, Any]) -> Config:
     """The configuration of the given class that `as_dict` wrote."""
     hints = _hints(kind)

@@ -87,6 +87,9 @@ class _Version(argparse.Action):
 
 def _train_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", metavar="STUDY")
+    parser.add_argument(
+        "--arms", default="*", metavar="ARMS", help="only these, like 'gpt-*'"
+    )
     add_request_options(parser)
 
 
@@ -95,7 +98,7 @@ def _train(options: argparse.Namespace) -> int:
     from circuits.training import prepare
 
     run = prepare(request)
-    train_with_progress(run, options.jobs)
+    train_with_progress(run, options.jobs, options.arms)
     print(run.path)
     return CONFIRMED
 

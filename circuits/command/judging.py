@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from circuits.study import STUDIES, check_device, find
+from circuits.study import STUDIES, check_device, find, judging_seeds
 from trained.config import override
 from trained.errors import BadInput
 
@@ -48,6 +48,11 @@ def add_confirm_options(parser: argparse.ArgumentParser) -> None:
 def add_probe_options(parser: argparse.ArgumentParser) -> None:
     """The options of `probe`."""
     parser.add_argument("run", metavar="RUN_OR_ZOO")
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="judge an unfinished run too: what lacks its arms is not tested",
+    )
     _add_judging_options(parser)
 
 
@@ -72,7 +77,8 @@ def run_probe(options: argparse.Namespace) -> int:
     from trained.store import open_run
 
     check_json(options.json)
-    done = confirm_run(open_run(options.run), only=options.only)
+    run = open_run(options.run)
+    done = confirm_run(run, only=options.only, partial=options.partial)
     _show(done)
     _write_json(options.json, [done])
     return _code([done])
@@ -110,7 +116,7 @@ def _on_language_model(names: Sequence[str], options: argparse.Namespace) -> int
     model = open_model(options.model, backend=options.backend, device=options.device)
     done = []
     for study, preset, sizes in zip(studies, presets, settings, strict=True):
-        lab = study.language_lab(model, sizes, seeds or tuple(range(preset.n_seeds)))
+        lab = study.language_lab(model, sizes, seeds or judging_seeds(preset.n_seeds))
         found = confirm_language(study, lab, preset=options.preset, only=options.only)
         done.append(found)
         _show(found)
@@ -118,7 +124,7 @@ def _on_language_model(names: Sequence[str], options: argparse.Namespace) -> int
     return _code(done)
 
 
-def train_with_progress(run: "Run", jobs: int | None) -> None:
+def train_with_progress(run: "Run", jobs: int | None, only: str = "*") -> None:
     """Train what is missing of a run, and say how far it is."""
     from rich.console import Console
 
@@ -126,9 +132,9 @@ def train_with_progress(run: "Run", jobs: int | None) -> None:
 
     from .progress import TrainingProgress
 
-    left = len(arms_left(run))
+    left = len(arms_left(run, only))
     with TrainingProgress(Console(stderr=True), find(run.study).slug, left) as observer:
-        train_run(run, observer=observer, jobs=jobs)
+        train_run(run, observer=observer, jobs=jobs, only=only)
 
 
 def _code(done: Sequence["Confirmation"]) -> int:
@@ -143,7 +149,7 @@ def _show(done: "Confirmation") -> None:
         f"{done.study}, preset {done.preset}, {len(done.seeds)} seeds, "
         f"{done.seconds:.0f} s, {where}"
     )
-    print_verdicts(console(), title, done.verdicts)
+    print_verdicts(console(), title, done.verdicts, done.stored)
 
 
 def _render_all(run: "Run") -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from circuits.study import Request
+from circuits.study import Request, judging_seeds
 from trained.errors import BadInput
 
 CONFIRMED, NOT_CONFIRMED, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -66,10 +66,10 @@ def script_request(study: str, arguments: Sequence[str] | None = None) -> Reques
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`N` means the seeds 0 to N-1; `3,5,8` means these, and `5,` the seed 5 alone.
+    """`N` means the first N that judge; `3,5` means these, and `5,` the seed 5 alone.
 
     >>> parse_seeds("3"), parse_seeds("3,5"), parse_seeds("5,")
-    ((0, 1, 2), (3, 5), (5,))
+    ((301, 302, 303), (3, 5), (5,))
     """
     parts = text.removesuffix(",").split(",")
     if not all(part.strip().isdecimal() for part in parts):
@@ -77,7 +77,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     numbers = [int(part) for part in parts]
     if "," not in text and numbers[0] > MOST_SEEDS:
         raise BadInput(f"--seeds {text}: at most {MOST_SEEDS}")
-    seeds = tuple(numbers) if "," in text else tuple(range(numbers[0]))
+    seeds = tuple(numbers) if "," in text else judging_seeds(numbers[0])
     if not seeds or len(set(seeds)) != len(seeds):
         raise BadInput(f"--seeds {text}: give at least one seed, and none twice")
     return seeds

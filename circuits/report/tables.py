@@ -4,9 +4,10 @@ The two scores come first, then the tree: headline by headline, a line for each 
 """
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -38,8 +39,20 @@ def console() -> Console:
     return terminal if terminal.is_terminal else Console(width=WIDTH)
 
 
-def print_verdicts(page: Console, title: str, verdicts: Sequence[Verdict]) -> None:
-    """Print the scores, the tree and the reasons of what is not confirmed."""
+def print_verdicts(
+    page: Console,
+    title: str,
+    verdicts: Sequence[Verdict],
+    stored: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Print the scores, the tree and the reasons of what is not confirmed.
+
+    Args:
+        page: where to.
+        title: the first line.
+        verdicts: in the order of the tree.
+        stored: claim -> what a run at the paper's size said of it.
+    """
     page.print(title, markup=False, highlight=False)
     for line in scores(verdicts):
         page.print(line, markup=False, highlight=False)
@@ -58,10 +71,27 @@ def print_verdicts(page: Console, title: str, verdicts: Sequence[Verdict]) -> No
             cells.append("" if p is None else f"{p:.2g}")
             table.add_row(*cells, f"[{COLOURS[verdict.word]}]{_word(verdict)}[/]")
     page.print(table)
+    for line in _remarks(verdicts, stored or {}):
+        page.print(line, markup=False, highlight=False)
+
+
+def _remarks(
+    verdicts: Sequence[Verdict], stored: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Why a claim is not confirmed, and what a stored run said where this cannot."""
     for verdict in verdicts:
         if not verdict.passed:
-            line = f"{verdict.word}: {verdict.claim.id}: {verdict.reason}"
-            page.print(line, markup=False, highlight=False)
+            yield f"{verdict.word}: {verdict.claim.id}: {verdict.reason}"
+        long_run = stored.get(verdict.claim.id)
+        if long_run and verdict.word not in ("confirmed", "refuted"):
+            yield f"    stored run: {_stored(long_run)}"
+
+
+def _stored(found: Mapping[str, Any]) -> str:
+    """The verdict of a stored run on one line."""
+    mean = "" if found["mean"] is None else f", {found['mean']:.4g}"
+    where = f"preset {found['preset']}, {len(found['seeds'])} seeds"
+    return f"{found['verdict']}{mean} ({where})"
 
 
 def scores(verdicts: Sequence[Verdict]) -> list[str]:

@@ -155,7 +155,7 @@ def test_the_json_of_a_verdict_is_the_documented_one() -> None:
         *("claim", "headline", "statement", "source", "origin", "weight", "kind"),
         *("paper", "rule", "expected", "values", "replicates", "mean", "ci95"),
         *("conditions", "preconditions", "controls", "nulls", "gated", "verdict"),
-        *("passed", "reason", "revised", "stored", "p_value"),
+        *("passed", "reason", "revised", "stored", "p_value", "seconds"),
     }
     assert written.keys() == expected
     assert written["rule"] == "mean"

@@ -7,12 +7,13 @@ import pytest
 
 from circuits.claims import judge
 from circuits.confirm import chosen, confirm_run, open_lab, score
+from circuits.results import stored
 from circuits.study import Request
 from circuits.training import prepare, train_run
 from tests import toy
 from trained import store
 from trained.errors import BadInput
-from trained.store import Run
+from trained.store import Run, write_json
 
 
 @pytest.fixture
@@ -45,6 +46,48 @@ def test_the_verdicts_are_stored_as_the_documented_object(run: Run) -> None:
         "toy.negative",
     ]
     assert len(stored["verdicts"][0]["values"]) == 3
+
+
+def test_an_unfinished_run_is_judged_where_its_arms_are_if_asked(
+    tmp_path: Path,
+) -> None:
+    run = prepare(Request("tests.toy:STUDY", device="cpu", out=tmp_path / "runs"))
+    train_run(run, jobs=1, only="twin")
+    done = confirm_run(run, partial=True)
+    words = {v.claim.id: v.word for v in done.verdicts}
+    assert words["toy.size"] == "not tested"
+    assert "no arm net" in done["toy.size"].reason
+    assert done.arms["net"] is None
+    assert done.arms["twin"]["seeds"] == [301, 302, 303]
+    assert not (run.path / "verdicts.json").exists()
+    with pytest.raises(BadInput, match="unknown arms 'x'"):
+        train_run(run, only="x")
+
+
+def test_a_verdict_says_how_to_repeat_it(tmp_path: Path) -> None:
+    asked = Request(
+        "tests.toy:STUDY", assignments=("width=5",), seeds=(4,), out=tmp_path
+    )
+    run = prepare(asked)
+    train_run(run, jobs=1)
+    assert confirm_run(run).command == (
+        "reasonscope confirm tests.toy:STUDY --preset quick --seeds 4, --set width=5"
+    )
+
+
+def test_a_stored_verdict_is_shown_beside_and_not_counted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = confirm_run(run)
+    write_json(tmp_path / "toy.json", done.as_dict())
+    assert stored("toy", folder=tmp_path)["toy.size"]["verdict"] == "confirmed"
+    assert stored("other", folder=tmp_path) == {}
+    monkeypatch.setattr(
+        "circuits.confirm.stored", lambda *_a, **_k: stored("toy", folder=tmp_path)
+    )
+    again = done.as_dict()
+    assert again["verdicts"][0]["stored"]["seeds"] == [301, 302, 303]
+    assert again["score"] == done.as_dict()["score"]
 
 
 def test_a_part_is_judged_alone_and_not_stored(run: Run) -> None:

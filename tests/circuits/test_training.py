@@ -45,8 +45,8 @@ def test_a_prepared_run_holds_all_that_was_asked_for(request_for: Request) -> No
 
 
 def test_without_seeds_the_presets_number_is_used(request_for: Request) -> None:
-    assert prepare(request_for).seeds == (0, 1, 2)
-    assert prepare(replace(request_for, preset="paper")).seeds == (0, 1, 2, 3)
+    assert prepare(request_for).seeds == (301, 302, 303)
+    assert prepare(replace(request_for, preset="paper")).seeds == (301, 302, 303, 304)
 
 
 def test_the_same_request_comes_back_to_the_same_run(request_for: Request) -> None:

@@ -180,7 +180,7 @@ def test_a_damaged_run_is_refused(
         ({"config": {"width": 0}}, "width=0: choose 1 to 99"),
         ({"config": {"width": "wide"}}, "config"),
         ({"config": {"width": 9}}, "holds another model's weights"),
-        ({"seeds": [0, 7]}, "has the seeds [0, 1, 2], not [0, 7]"),
+        ({"seeds": [0, 7]}, "has the seeds [301, 302, 303], not [0, 7]"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
@@ -275,7 +275,7 @@ def test_train_prints_the_path_of_the_run_and_nothing_else(
     assert written.out == f"{path}\n"
     assert path.parent == Path("here")
     manifest = json.loads((path / "manifest.json").read_text())
-    assert manifest["seeds"] == [0, 1, 2]
+    assert manifest["seeds"] == [301, 302, 303]
     assert (path / "net" / "arm.json").is_file()
     assert (path / "twin" / "arm.json").is_file()
 

@@ -32,8 +32,8 @@ def parsed(*arguments: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("text", "seeds"),
     [
-        ("1", (0,)),
-        ("3", (0, 1, 2)),
+        ("1", (301,)),
+        ("3", (301, 302, 303)),
         ("3,5,8", (3, 5, 8)),
         ("7,0", (7, 0)),
         ("5,", (5,)),
@@ -92,7 +92,7 @@ def test_a_request_that_exists_can_be_run(
 
 def test_a_script_reads_the_same_options() -> None:
     request = script_request(TOY, ["--seeds", "2", "--set", "width=5"])
-    assert request == Request(TOY, seeds=(0, 1), assignments=("width=5",))
+    assert request == Request(TOY, seeds=(301, 302), assignments=("width=5",))
     with pytest.raises(BadInput, match=r"--colour .*python -m scripts\.tests\.toy"):
         script_request(TOY, ["--colour"])
 
