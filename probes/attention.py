@@ -35,7 +35,9 @@ def attention_mass(
             f"{tuple(rows.shape)}; valid: one axis, or {rows.ndim}"
         )
     mask = keys if keys.dtype == torch.bool else _key_mask(rows, keys)
-    return torch.where(mask, rows, 0.0).sum(-1)
+    # Many small weights in half precision would not add up.
+    exact = torch.promote_types(rows.dtype, torch.float32)
+    return torch.where(mask, rows, 0.0).sum(-1, dtype=exact)
 
 
 def concentration_error(
@@ -184,4 +186,4 @@ def _standardised(values: Float[Tensor, "*batch pair"]) -> Float[Tensor, "*batch
     norm = centred.norm(dim=-1, keepdim=True)
     # Round-off of a constant is not variation.
     floor = 8 * torch.finfo(values.dtype).eps * values.norm(dim=-1, keepdim=True)
-    return torch.where(norm > floor, centred / norm, 0.0)
+    return torch.where(norm <= floor, 0.0, centred / norm)

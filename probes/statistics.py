@@ -179,7 +179,7 @@ def tie_split_credit(
 
     ties = #{classes within `tolerance` of the largest logit}. Section 6 of the study of
     "Fine-Tuning Dynamics of In-Context Factual Recall": argmax among exact ties
-    measures float noise. Not-a-number logits earn 0.
+    measures float noise. Not-a-number logits have no best, and no credit: NaN.
 
     Args:
         logits: Scores by class.
@@ -194,7 +194,8 @@ def tie_split_credit(
         )
     best = logits >= logits.amax(-1, keepdim=True) - tolerance
     hit = best.gather(-1, targets.long()[..., None])[..., 0]
-    return (hit / best.sum(-1).clamp(min=1)).to(logits.dtype)
+    # Nothing is best beside NaN: 0 / 0.
+    return (hit / best.sum(-1)).to(logits.dtype)
 
 
 def tie_split_accuracy(
