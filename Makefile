@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-llm demo calibrate test lint bench clean
+.PHONY: setup setup-llm demo calibrate test test-faults lint bench clean
 
 setup: $(VENV)/.installed
 
@@ -29,15 +29,19 @@ test: lint
 	$(BIN)/pytest -n auto --dist loadfile
 	$(BIN)/pytest -n auto --nbmake --nbmake-timeout=120 scripts/notebooks
 
+# Kills, two owners, disks, edited files: is anything lost? Under half an hour.
+test-faults: setup
+	$(BIN)/python -m scripts.faults
+
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# One table, and bench.json. Ratios within one run; about a quarter of an hour.
 bench: setup
-	for script in scripts/bench_*.py; do \
-		$(BIN)/python -m scripts.$$(basename $$script .py) || exit 1; done
+	$(BIN)/python -m scripts.bench
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

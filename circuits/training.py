@@ -1,10 +1,11 @@
 """From a request to a trained run.
 
 `prepare` finds or starts the run of a request, `train_run` trains what is missing, arms
-side by side in processes. A run's directory name holds a hash of what it depends on, so
-the same request comes back to the same run and a changed one, or changed code, does
-not. A worker is told where the run is and which arm to train; it finds the rest in the
-manifest. Small models gain more from a process per core than from threads.
+side by side in processes; one that dies costs its arm only. A run's directory name
+holds a hash of what it depends on, so the same request comes back to the same run and a
+changed one, or changed code, does not. A worker is told where the run is and which arm
+to train; it finds the rest in the manifest. Small models gain more from a process per
+core than from threads.
 """
 
 import hashlib
@@ -13,19 +14,21 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatchcase
 from importlib.metadata import version
-from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 from trained.arm import Arm
 from trained.config import as_dict, override
 from trained.device import device_named
 from trained.errors import unknown
+from trained.files import sweep
+from trained.lock import owned
 from trained.store import Run
 from trained.trainer import Engine, Observer
-from trained.training import train
+from trained.training import LITTER_AGE, Failures, require_whole, train, train_arm
+from trained.workers import in_processes
 
 from .claims import digest
 from .study import Request, Study, find, judging_seeds
@@ -66,6 +69,9 @@ def train_run(
 ) -> None:
     """Train the arms of a run that are not finished, in `jobs` processes.
 
+    Those that are finished have to be as they were written. What fails costs its seed
+    or arm only and is named at the end (see `train`).
+
     Args:
         run: where they are stored.
         observer: what is told of the course of training.
@@ -73,6 +79,9 @@ def train_run(
         only: which arms, as a pattern of names.
     """
     arms = arms_left(run, only)
+    for arm in _arms(run, only):
+        if run.is_done(arm.name):
+            require_whole(run, arm)
     jobs = jobs or _default_jobs(run.manifest["device"])
     if min(jobs, len(arms)) > 1:
         train_in_processes(run, arms, jobs=jobs, observer=observer or Observer())
@@ -83,46 +92,55 @@ def train_run(
 
 def arms_left(run: Run, only: str = "*") -> list[Arm]:
     """The arms of a run that match a pattern and are not trained to their end."""
+    return [arm for arm in _arms(run, only) if not run.is_done(arm.name)]
+
+
+def _arms(run: Run, only: str = "*") -> list[Arm]:
     study = find(run.study)
     every = study.arms(study.config_of(run.manifest["config"]))
     arms = [arm for arm in every if fnmatchcase(arm.name, only)]
     if not arms:
         raise unknown("arms", only, [arm.name for arm in every])
-    return [arm for arm in arms if not run.is_done(arm.name)]
+    return arms
+
+
+class _Task(NamedTuple):
+    """All that a process has to know."""
+
+    path: Path
+    arm: str
 
 
 def train_in_processes(
     run: Run, arms: Sequence[Arm], *, jobs: int, observer: Observer
 ) -> None:
     """Train the arms, `jobs` at a time; each is stored as it is done."""
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    pool = ProcessPoolExecutor(
-        min(jobs, len(arms)), get_context("spawn"), _set_threads, (threads,)
-    )
-    with pool:
-        waiting = {pool.submit(_train_arm, run.path, arm.name): arm for arm in arms}
-        try:
-            for future in as_completed(waiting):
-                future.result()
-                arm = waiting[future]
-                observer.on_finish(arm, run.record(arm.name)["seconds"])
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    by_name, failures = {arm.name: arm for arm in arms}, Failures()
+
+    def done(task: _Task, error: Exception | None) -> None:
+        arm = by_name[task.arm]
+        if error is None:
+            observer.on_finish(arm, run.record(arm.name)["seconds"])
+        else:
+            failures.add(arm.name, error)
+            observer.on_failure(arm, error)
+
+    with owned(run.path):
+        sweep(run.path, LITTER_AGE)
+        in_processes(
+            _train_arm,
+            [_Task(run.path, arm.name) for arm in arms],
+            jobs=min(jobs, len(arms)),
+            threads=max(1, (os.cpu_count() or 1) // jobs),
+            done=done,
+        )
+    failures.complain(run.path)
 
 
-def _set_threads(count: int) -> None:
-    import torch
-
-    torch.set_num_threads(count)
-
-
-def _train_arm(path: Path, name: str) -> None:
-    run = Run.open(path)
-    study = find(run.study)
-    config = study.config_of(run.manifest["config"])
-    arms = [arm for arm in study.arms(config) if arm.name == name]
-    train(run, arms, engine=Engine(device=run.manifest["device"]))
+def _train_arm(task: _Task) -> None:
+    run = Run.open(task.path)
+    (arm,) = (arm for arm in _arms(run) if arm.name == task.arm)
+    train_arm(run, arm, engine=Engine(run.manifest["device"]), observer=Observer())
 
 
 def _default_jobs(device: str) -> int:

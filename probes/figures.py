@@ -156,7 +156,8 @@ def text_heatmap(
     """A heat map of two axes with a text in every cell: the tokens of a logit lens.
 
     Args:
-        measurement: Values from 0 up, first axis down, second across.
+        measurement: First axis down, second across; colours start at 0 or below, and
+            a cell that is not a number stays blank.
         texts: The text of each cell, shortened to `CELL_LETTERS`.
         ax: Where to draw.
     """
@@ -165,11 +166,12 @@ def text_heatmap(
         raise ValueError(f"texts do not fill the grid {tuple(grid.shape)}")
     size = grid.shape[1] * 0.78 + 2, grid.shape[0] * 0.24 + 1.6
     ax = ax or _new_axes(*size)
-    top = max(float(grid.max()), 1e-12)
-    image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=0, vmax=top)
+    known = grid.nan_to_num(0.0)
+    low, top = min(float(known.min()), 0.0), max(float(known.max()), 1e-12)
+    image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=low, vmax=top)
     for row, values in enumerate(grid.tolist()):
         for column, value in enumerate(values):
-            colour = "white" if value < 0.55 * top else "black"
+            colour = "white" if value < low + 0.55 * (top - low) else "black"
             shown = _shortened(texts[row][column])
             text = ax.text(column, row, shown, color=colour, fontsize=7)
             text.set(ha="center", va="center", parse_math=False)

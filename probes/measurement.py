@@ -32,6 +32,12 @@ Label = str | int | float
 """What may name one place on an axis: a layer number, a token, a condition."""
 
 SCHEMA = 1
+_BROKEN = (
+    *(SafetensorError, LookupError, ValueError, TypeError),
+    *(AttributeError, RecursionError, OSError),
+)
+"""What reading a file that is none of ours can raise."""
+
 MAX_ROWS, MAX_COLUMNS = 8, 10
 MAX_PRINTED = 8
 """More values than this are left out when a Measurement is printed."""
@@ -229,15 +235,16 @@ class Measurement:
             with safe_open(path, framework="pt") as stored:
                 header = json.loads((stored.metadata() or {})["measurement"])
                 values = stored.get_tensor("values")
-        except (SafetensorError, KeyError, ValueError) as error:
+            if header.pop("schema", None) != SCHEMA:
+                raise ValueError(f"unknown schema; valid: {SCHEMA}")
+            header["axes"] = tuple(header["axes"])
+            header["labels"] = {a: tuple(n) for a, n in header["labels"].items()}
+            return cls(values, **header)
+        except _BROKEN as error:
+            reason = " ".join(str(error).split())
             raise ValueError(
-                f"{path} is not a stored Measurement (truncated or foreign): {error}"
+                f"{path} is not a stored Measurement (truncated or foreign): {reason}"
             ) from error
-        if header.pop("schema", None) != SCHEMA:
-            raise ValueError(f"{path} has an unknown schema; valid: {SCHEMA}")
-        header["axes"] = tuple(header["axes"])
-        header["labels"] = {a: tuple(names) for a, names in header["labels"].items()}
-        return cls(values, **header)
 
     def _repr_html_(self) -> str:
         """A small table (first slice of the last two axes) and a provenance line."""

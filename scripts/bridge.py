@@ -20,7 +20,7 @@ def main() -> int:
     confirmation = confirm_run(run)
     print_verdicts(console(), str(run.path), confirmation.verdicts)
     lab = open_lab(run)
-    for kind in ("accuracy", "templates"):
+    for kind in ("accuracy", "templates", "polar", "timeline"):
         figure = lab.study.figures[kind](lab)
         print(save(figure, run.path / "figures" / f"{kind}.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED

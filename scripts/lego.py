@@ -20,7 +20,7 @@ def main() -> int:
     lab = open_lab(run)
     confirmation = confirm_lab(lab)
     print_verdicts(console(), str(run.path), confirmation.verdicts)
-    for kind in ("length", "attention"):
+    for kind in ("figure1", "figure2", "figure67", "scaling"):
         figure = lab.study.figures[kind](lab)
         print(save(figure, run.path / "figures" / f"{kind}.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED

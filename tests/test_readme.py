@@ -11,16 +11,15 @@ from matplotlib.figure import Figure
 
 import reasonscope as rs
 from circuits.command.cli import main
-from circuits.studies.bridge.llm.data import ATTRIBUTES, FIRST, IDENTITY, places
+from circuits.studies.bridge.llm.landmarks import landmarks
 from tests.word_models import word_model
 
 README = Path(__file__).parent.parent / "README.md"
 TEXTS = [
-    f"{template.format(subject)} {place.country} {place.capital} {place.language}"
-    for place in places()
-    for subject in (place.landmark, place.country)
-    for template in (FIRST, IDENTITY, *(a.second for a in ATTRIBUTES), "{}")
-] + [a.both.format("x") for a in ATTRIBUTES]
+    f"{text} {row.e1} {row.e2} {row.e3}"
+    for row in landmarks()
+    for text in (row.hop1, row.hop2, row.two_hop, f"{row.e2} is")
+]
 """The words that the study of bridges asks a language model for."""
 
 

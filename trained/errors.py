@@ -1,4 +1,4 @@
-"""The one exception for what a user can mend: the command prints it, exits with 2."""
+"""What the command prints as one line: errors that a user can mend, or repeat."""
 
 
 class BadInput(ValueError):
@@ -7,6 +7,17 @@ class BadInput(ValueError):
 
 class NothingChanged(BadInput):
     """An edit that left everything as it was: an ablation of nothing."""
+
+
+class Incomplete(RuntimeError):
+    """Part of some work failed on the way; the rest is stored, and repeating goes on.
+
+    The message is one line that names what failed.
+    """
+
+
+class Busy(Incomplete):
+    """Another process is at the same work."""
 
 
 def unknown(what: str, given: object, valid: object) -> BadInput:
@@ -23,3 +34,11 @@ def unknown(what: str, given: object, valid: object) -> BadInput:
         assert hasattr(valid, "__iter__")
         choices = ", ".join(str(item) for item in valid)
     return BadInput(f"unknown {what} '{given}'; choose from: {choices}")
+
+
+def in_a_line(error: BaseException) -> str:
+    """What an error says, on one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, BadInput | Incomplete | OSError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

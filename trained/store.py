@@ -3,17 +3,16 @@
 A run is a directory:
 
     manifest.json                 study, preset, config, seeds, device, environment
-    <arm>/arm.json                seeds, saved steps, hashes of data and of all files
-                                  beside it, seconds: it is done
+    <arm>/arm.json                seeds, saved steps, hashes of data, model, code and of
+                                  all files beside it, seconds; seeds that failed
     <arm>/plan.json               how an unfinished arm is batched; gone when it is done
     <arm>/weights-<step>.safetensors   every tensor with a leading seed axis
     <arm>/metrics.safetensors     `step` and one [seed, record] tensor per metric
     <arm>/group-<i>/...           the state of an unfinished arm; gone when it is done
+    .lock, <arm>/.lock            the process that trains it; gone when it has ended
 """
 
-import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,90 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from .errors import BadInput, unknown
+from .files import read_json as read_json
+from .files import read_tensors as read_tensors
+from .files import sha256 as sha256
+from .files import sync_folder
+from .files import write_json as write_json
+from .files import write_tensors as write_tensors
+from .schema import SCHEMA as SCHEMA
+from .schema import check_manifest, check_record, check_schema, is_plain_name
 
-SCHEMA = 2
-
-MANIFEST = {
-    "schema": int,
-    "study": str,
-    "preset": str,
-    "config": dict,
-    "seeds": list,
-    "device": str,
-    "environment": dict,
-}
-"""What a manifest must hold, and of which type."""
-
-RECORD = {"seeds": list, "saved_steps": list, "seconds": float, "files": dict}
-"""The same for the record of a finished arm."""
-
-
-def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None
-) -> None:
-    """Write a safetensors file atomically; metadata values are stored as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    whole = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
-    }
-    text = {key: json.dumps(value) for key, value in (metadata or {}).items()}
-    save_file(whole, partial, metadata=text)
-    _publish(partial, path)
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and metadata of a file; `BadInput` if missing or truncated."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            text = file.metadata() or {}
-        metadata = {key: json.loads(value) for key, value in text.items()}
-    except (SafetensorError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadInput(f"cannot read {path}: {reason}") from error
-    return tensors, metadata
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1) + "\n")
-    _publish(partial, path)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; `BadInput` if it is broken."""
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise BadInput(f"cannot read {path}: {error}") from error
-
-
-def sha256(path: Path) -> str:
-    """The hash of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _require_fields(
-    file: Path, found: Mapping[str, Any], fields: Mapping[str, type]
-) -> None:
-    for name, kind in fields.items():
-        if not isinstance(found.get(name), kind):
-            raise BadInput(f"{file} lacks a {kind.__name__} named {name}")
-
-
-def _publish(partial: Path, path: Path) -> None:
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+_REMEDY = "; remove its folder to train the arm again"
 
 
 @dataclass(frozen=True)
@@ -122,7 +50,9 @@ class Run:
         run = cls(path)
         if not (path / "manifest.json").exists():
             write_json(path / "manifest.json", {"schema": SCHEMA, **manifest})
+            sync_folder(path.parent)
         stored, asked = run.manifest, json.loads(json.dumps(manifest))
+        check_schema(path / "manifest.json", stored)
         odd = [key for key in asked if stored.get(key) != asked[key]]
         if set(odd) - {"environment"}:
             raise BadInput(
@@ -136,11 +66,7 @@ class Run:
         if not (path / "manifest.json").is_file():
             raise BadInput(f"{path} is not a run: it has no manifest.json")
         run = cls(path)
-        _require_fields(path / "manifest.json", run.manifest, MANIFEST)
-        if run.manifest["schema"] != SCHEMA:
-            raise BadInput(
-                f"{path}: schema {run.manifest['schema']}; this version reads {SCHEMA}"
-            )
+        check_manifest(path / "manifest.json", run.manifest)
         return run
 
     @property
@@ -158,18 +84,33 @@ class Run:
         """The seeds that were asked for."""
         return tuple(self.manifest["seeds"])
 
+    def folder(self, arm: str) -> Path:
+        """Where an arm is stored; its name, which may come from a file, is no path."""
+        if not is_plain_name(arm):
+            raise BadInput(f"{self.path}: '{arm}' cannot be the name of an arm")
+        return self.path / arm
+
     def is_done(self, arm: str) -> bool:
-        """Whether the arm is trained to its end."""
-        return (self.path / arm / "arm.json").exists()
+        """Whether the arm is trained to its end, with all of its seeds."""
+        return self.is_stored(arm) and not self.failed(arm)
+
+    def is_stored(self, arm: str) -> bool:
+        """Whether seeds of the arm can be read, though others may have failed."""
+        return (self.folder(arm) / "arm.json").exists()
+
+    def failed(self, arm: str) -> dict[int, str]:
+        """The seeds of a stored arm that could not be trained, and why."""
+        found = self.record(arm).get("failed", {})
+        return {int(seed): reason for seed, reason in found.items()}
 
     def record(self, arm: str) -> dict[str, Any]:
-        """What is known of a finished arm: its seeds, saved steps, seconds."""
-        if not self.is_done(arm):
+        """What is known of a stored arm: its seeds, saved steps, seconds."""
+        if not self.is_stored(arm):
             done = sorted(file.parent.name for file in self.path.glob("*/arm.json"))
             raise unknown("finished arm", arm, done or "none yet; train the run first")
-        file = self.path / arm / "arm.json"
+        file = self.folder(arm) / "arm.json"
         record = read_json(file)
-        _require_fields(file, record, RECORD)
+        check_record(file, record)
         return record
 
     def weights(self, arm: str, step: int | None = None) -> dict[str, Tensor]:
@@ -192,11 +133,18 @@ class Run:
             seeds: what it must have been trained with.
         """
         record = self.record(arm)
+        for seed, reason in self.failed(arm).items():
+            raise BadInput(
+                f"{self.path}: arm {arm} lacks seed {seed}: {reason}; train it again"
+            )
         if record["seeds"] != list(seeds):
             raise BadInput(
                 f"{self.path}: arm {arm} has the seeds {record['seeds']}, not "
                 f"{list(seeds)}"
             )
+        manifest = self.path / "manifest.json"
+        if record.get("manifest_sha256", sha256(manifest)) != sha256(manifest):
+            raise BadInput(f"{manifest} was changed since arm {arm} was trained")
         names = [f"weights-{step}.safetensors" for step in record["saved_steps"]]
         for name in (*names, "metrics.safetensors", *record["files"]):
             self._check_file(arm, name, record)
@@ -204,13 +152,13 @@ class Run:
 
     def _check_file(self, arm: str, name: str, record: Mapping[str, Any]) -> Path:
         """A file of an arm, which must be the one that was written."""
-        file, known = self.path / arm / name, record["files"]
+        file, known = self.folder(arm) / name, record["files"]
         if name not in known:
             raise BadInput(f"{file} is not in the record of arm {arm}")
         if not file.is_file():
-            raise BadInput(f"{file} is missing")
+            raise BadInput(f"{file} is missing{_REMEDY}")
         if sha256(file) != known[name]:
-            raise BadInput(f"{file} was changed since it was written")
+            raise BadInput(f"{file} was changed since it was written{_REMEDY}")
         return file
 
     def _tensors(self, arm: str, name: str) -> dict[str, Tensor]:
@@ -220,18 +168,25 @@ class Run:
     def finish(
         self, arm: str, metrics: Mapping[str, Tensor], record: Mapping[str, Any]
     ) -> None:
-        """Store the metrics of an arm, mark it done and drop its unfinished state."""
-        folder = self.path / arm
+        """Store the metrics and the record of an arm, whose weights are stored.
+
+        If no seed failed, the arm is done and its unfinished state is dropped.
+        """
+        folder = self.folder(arm)
         write_tensors(folder / "metrics.safetensors", metrics)
         files = {f.name: sha256(f) for f in sorted(folder.glob("*.safetensors"))}
-        write_json(folder / "arm.json", {**record, "files": files})
-        (folder / "plan.json").unlink(missing_ok=True)
-        for directory in folder.glob("group-*"):
-            shutil.rmtree(directory)
+        # The record says that the files are there, so they have to be there first.
+        sync_folder(folder)
+        made = {"manifest_sha256": sha256(self.path / "manifest.json"), "files": files}
+        write_json(folder / "arm.json", {**record, **made})
+        if not record.get("failed"):
+            (folder / "plan.json").unlink(missing_ok=True)
+            for directory in folder.glob("group-*"):
+                shutil.rmtree(directory)
 
     def save_weights(self, arm: str, step: int, weights: Mapping[str, Tensor]) -> None:
         """Store the weights of one step, seed axis first."""
-        write_tensors(self.path / arm / f"weights-{step}.safetensors", weights)
+        write_tensors(self.folder(arm) / f"weights-{step}.safetensors", weights)
 
 
 def concatenate(groups: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ and skips none.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,40 +16,10 @@ from torch import Tensor
 
 from .arm import Arm, Data, Stage
 from .ensemble import Ensemble, leaves, move, rows, stack
-from .errors import BadInput
+from .errors import BadInput, Incomplete
+from .history import History
 from .seeding import generator
-from .store import read_tensors, write_tensors
-
-
-class History:
-    """Rows of (step, metric values per seed), kept on the CPU in order of steps."""
-
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-        self._values: dict[str, list[Tensor]] = {}
-
-    def append(self, step: int, values: Mapping[str, Tensor]) -> None:
-        """Add one record; every value has the seed axis only."""
-        self.steps.append(step)
-        for name, value in values.items():
-            self._values.setdefault(name, []).append(value.detach().cpu().clone())
-
-    def repeat(self, step: int) -> None:
-        """Add a record equal to the last one: nothing can have changed."""
-        self.append(step, {name: column[-1] for name, column in self._values.items()})
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Every metric as [seed, record]."""
-        return {name: torch.stack(col, dim=1) for name, col in self._values.items()}
-
-    @classmethod
-    def restore(cls, steps: list[int], tensors: Mapping[str, Tensor]) -> "History":
-        """The history that `steps` and `tensors` came from."""
-        history = cls()
-        history.steps = list(steps)
-        history._values = {name: list(t.unbind(1)) for name, t in tensors.items()}
-        return history
-
+from .state import StateFiles, write_checked
 
 Batching = Literal["auto", "vmap", "loop"]
 
@@ -83,6 +53,9 @@ class Observer:
     def on_finish(self, arm: Arm, seconds: float) -> None:
         """An arm is trained and stored."""
 
+    def on_failure(self, arm: Arm, error: Exception) -> None:
+        """An arm, or some of its seeds, could not be trained; others go on."""
+
 
 def stacked_models(arm: Arm, seeds: Sequence[int], device: str) -> Ensemble:
     """The arm's models of these seeds, before training, as one program."""
@@ -115,7 +88,9 @@ class Trainer:
         self.stopped_at = torch.full((len(seeds), len(arm.stages)), -1)
         self.active = torch.ones(len(seeds), dtype=torch.bool, device=engine.device)
         self.stage_index, self.step = 0, 0
+        self.failed: dict[int, str] = {}
         self.settled = False
+        self._states = StateFiles(folder)
         self.optimiser: torch.optim.Optimizer | None = None
         self.held_out = self._gather(arm.held_out) if arm.held_out else None
         self._last_save, self._save_cost = time.monotonic(), 0.0
@@ -151,6 +126,7 @@ class Trainer:
             _load_optimiser(self.optimiser, state)
             return
         self.active.fill_(True)
+        self._rest_failed()
         if stage.prepare is not None:
             # What is kept of this step is what the stage before has left.
             self._keep_weights(self._first_step())
@@ -265,7 +241,8 @@ class Trainer:
     @torch.no_grad()
     def _update(self, stage: Stage) -> None:
         assert self.optimiser is not None
-        moving = stage.stop_below is None or bool(self.active.all())
+        may_rest = stage.stop_below is not None or self.failed
+        moving = not may_rest or bool(self.active.all())
         tensors = self.optimiser.param_groups[0]["params"]
         before = [] if moving else [tensor.clone() for tensor in tensors]
         self.optimiser.step()
@@ -276,14 +253,7 @@ class Trainer:
         return step % self.arm.record_every == 0
 
     def _record(self, step: int, losses: Tensor) -> None:
-        if not torch.isfinite(losses).all():
-            bad = [
-                s for s, x in zip(self.seeds, losses, strict=True) if not x.isfinite()
-            ]
-            raise BadInput(
-                f"arm {self.arm.name}: the loss of seed {bad[0]} is not finite at step"
-                f" {step}; lower the learning rate"
-            )
+        self._fail(losses.isfinite(), f"its loss is not finite at step {step}")
         with torch.no_grad():
             values = {
                 name: self.ensemble.values(metric, self.held_out)
@@ -292,6 +262,19 @@ class Trainer:
             if self.arm.measure is not None:
                 values |= self.ensemble.named_values(self.arm.measure, self.held_out)
         self.history.append(step, {"loss": losses, **values})
+
+    def _fail(self, sound: Tensor, reason: str) -> None:
+        """Let the seeds that are not sound rest; the others do not depend on them."""
+        for seed, fine in zip(self.seeds, sound.tolist(), strict=True):
+            if not fine and seed not in self.failed:
+                self.failed[seed] = f"{reason}; lower the learning rate"
+        if len(self.failed) == len(self.seeds):
+            raise Incomplete(next(iter(self.failed.values())))
+        self._rest_failed()
+
+    def _rest_failed(self) -> None:
+        for seed in self.failed:
+            self.active[self.seeds.index(seed)] = False
 
     def _gather(self, draw: Callable[[int], Data]) -> Data:
         """Each seed's data, drawn on the CPU for the same numbers on any device."""
@@ -309,10 +292,21 @@ class Trainer:
         self._keep_weights(step)
         pause = self.engine.save_seconds * max(1.0, self._save_cost / CHEAP_SAVE)
         if time.monotonic() - self._last_save >= pause:
+            # What is taken up again must not be beyond help already.
+            self._fail(self._finite(), f"its weights are not finite at step {step}")
             self._save()
 
+    def _finite(self) -> Tensor:
+        """For every seed, whether all that is trained are numbers."""
+        each = [
+            t.detach().isfinite().reshape(len(t), -1).all(1)
+            for t in self.ensemble.parameters.values()
+            if t.requires_grad
+        ]
+        return torch.stack(each).all(0)
+
     def _save_weights(self, step: int) -> None:
-        write_tensors(weights_file(self.folder, step), self._stored())
+        write_checked(weights_file(self.folder, step), self._stored())
 
     def _stored(self) -> dict[str, Tensor]:
         whole = self.ensemble.state()
@@ -330,22 +324,24 @@ class Trainer:
             "stage": self.stage_index,
             "step": self.step,
             "recorded": self.history.steps,
+            "failed": list(self.failed.items()),
         }
-        write_tensors(self.folder / "state.safetensors", tensors, place)
+        self._states.write(tensors, place)
         self._last_save = time.monotonic()
         self._save_cost = self._last_save - started
 
     def _load(self) -> dict[str, Tensor] | None:
         """Go back to the stored state, if there is one, and give it."""
-        file = self.folder / "state.safetensors"
-        if not file.exists():
+        stored = self._states.read()
+        if stored is None:
             return None
-        state, place = read_tensors(file)
+        state, place = stored
         self.stage_index, self.step = place["stage"], place["step"]
         self.ensemble.load(_below("model/", state))
         self.history = History.restore(place["recorded"], _below("history/", state))
         self.active = state["active"].to(self.engine.device)
         self.stopped_at = state["stopped_at"]
+        self.failed = dict(place["failed"])
         return state
 
 

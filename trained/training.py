@@ -5,38 +5,26 @@ run that are not done yet. What would falsify it: a run that is killed and resum
 seeds trained one by one, that end with other weights than one unbroken batched run.
 """
 
-import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .arm import Arm
-from .ensemble import leaves, rows, stack
-from .errors import BadInput
-from .store import Run, concatenate, read_json, read_tensors, write_json
-from .trainer import Engine, History, Observer, Trainer, stacked_models, weights_file
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Use this many threads inside the block.
-
-    Small matrices gain nothing from a second thread, and on a busy machine the two
-    wait for each other: seconds can become minutes.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
+from .ensemble import rows, stack
+from .errors import BadInput, Incomplete, in_a_line
+from .files import sweep
+from .fingerprint import fingerprint
+from .groups import Plan, put_together, sound, train_groups
+from .groups import threads as threads
+from .lock import owned
+from .restoring import restore as restore
+from .schema import check_plan
+from .store import Run, read_json, write_json
+from .trainer import Engine, Observer, stacked_models
 
 DISPATCH_BOUND = 6e6
 """Floating-point operations of one seed's forward pass on a CPU below which a step
@@ -47,133 +35,135 @@ number of the request, not a stopwatch: the same request has the same bits."""
 def train(
     run: Run, arms: Iterable[Arm], *, engine: Engine, observer: Observer | None = None
 ) -> None:
-    """Train the arms of a run that are not finished yet and store each one."""
+    """Train the arms of a run that are not finished yet and store each one.
+
+    What fails costs its seed or its arm only: the others go on, and at the end
+    `Incomplete` names it. Training the run again takes it up. `BadInput` if an arm is
+    there already, but was trained on other data, from another model, with another
+    optimiser or by other code; `Busy` if another process trains the run.
+    """
+    observer, failures, left = observer or Observer(), Failures(), []
     for arm in arms:
-        if not run.is_done(arm.name):
-            _train_arm(run, arm, engine, observer or Observer())
-
-
-def restore(run: Run, arm: Arm, seed: int, *, step: int | None = None) -> nn.Module:
-    """The model of one seed at a saved step (default: the last), in eval mode."""
-    seeds = run.record(arm.name)["seeds"]
-    if seed not in seeds:
-        raise BadInput(f"arm {arm.name} has no seed {seed}; it has {seeds}")
-    index = seeds.index(seed)
-    weights = run.weights(arm.name, step)
-    model = arm.build(seed)
-    _require_base(run, arm, model, index)
-    try:
-        if set(weights) != _stored_names(arm, model):
-            raise IndexError("other names")
-        own = {name: tensor[index] for name, tensor in weights.items()}
-        # Tied parameters are stored once, under the first of their names.
-        model.load_state_dict(own, strict=False)
-    except (RuntimeError, IndexError) as error:
-        raise BadInput(
-            f"{run.path}/{arm.name} holds another model's weights"
-        ) from error
-    return model.eval()
-
-
-def _require_base(run: Run, arm: Arm, model: nn.Module, index: int) -> None:
-    """What is not stored must be what it was in training."""
-    if arm.stores == "everything":
+        if run.is_done(arm.name):
+            require_whole(run, arm)
+            made_of = fingerprint(arm, arm.seeds(run.seeds))
+            _require_same(run.folder(arm.name), run.record(arm.name), made_of)
+        else:
+            left.append(arm)
+    if not left:
         return
-    found = _frozen_hash(arm, dict(model.named_parameters()))
-    if found != run.record(arm.name)["frozen"][index]:
-        raise BadInput(
-            f"{run.path}/{arm.name} was trained from another model: parameters that "
-            "are not stored with it differ"
-        )
+    with owned(run.path):
+        sweep(run.path, LITTER_AGE)
+        for arm in left:
+            try:
+                train_arm(run, arm, engine=engine, observer=observer)
+            except Exception as error:
+                failures.add(arm.name, error)
+                observer.on_failure(arm, error)
+    failures.complain(run.path)
 
 
-def _frozen_hash(arm: Arm, parameters: Mapping[str, Tensor]) -> str:
-    """A hash of the first values of every parameter that is not stored."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name in sorted(parameters):
-        if not arm.is_stored(name):
-            sample = parameters[name].detach().flatten()[:256]
-            digest.update(sample.float().cpu().numpy().tobytes())
-    return digest.hexdigest()
+def require_whole(run: Run, arm: Arm) -> None:
+    """Refuse a finished arm that is not as it was written, or not this arm."""
+    run.verify(arm.name, arm.seeds(run.seeds))
+    restore(run, arm, arm.seeds(run.seeds)[0])
 
 
-def _stored_names(arm: Arm, model: nn.Module) -> set[str]:
-    names = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
-    return {name for name in names & set(model.state_dict()) if arm.is_stored(name)}
+LITTER_AGE = 3600.0
+"""Seconds after which an unfinished file in a run is taken for abandoned."""
 
 
-class _Trained(NamedTuple):
-    """What remains of a group of seeds; its models are gone, which may be large."""
+class Failures:
+    """What went wrong with which arm, to be told once everything else is done."""
 
-    folder: Path
-    history: History
-    stopped_at: Tensor
-    frozen: list[str]
-    """For every seed the hash of what is not stored; empty if all is."""
+    def __init__(self) -> None:
+        self._errors: dict[str, Exception] = {}
+
+    def add(self, arm: str, error: Exception) -> None:
+        """Remember that an arm failed."""
+        self._errors[arm] = error
+
+    def complain(self, path: Path) -> None:
+        """Raise what was remembered: what the user can mend as it is."""
+        for error in self._errors.values():
+            if isinstance(error, BadInput):
+                raise error
+        if self._errors:
+            said = [f"{arm}: {in_a_line(e)}" for arm, e in self._errors.items()]
+            raise Incomplete(
+                f"not trained: {'; '.join(said)} (what else was trained is kept in "
+                f"{path}; repeat to take these up again)"
+            ) from next(iter(self._errors.values()))
 
 
-def _train_group(trainer: Trainer) -> _Trained:
-    trainer.train()
-    arm, models = trainer.arm, trainer.ensemble
-    frozen = [
-        _frozen_hash(arm, {k: t[i] for k, t in models.parameters.items()})
-        for i in range(models.size)
-        if arm.stores == "trained"
-    ]
-    return _Trained(trainer.folder, trainer.history, trainer.stopped_at, frozen)
+def train_arm(run: Run, arm: Arm, *, engine: Engine, observer: Observer) -> None:
+    """Train one arm, or what is left of it, and store it.
 
+    Whoever calls this owns the run (see `owned`) or was started by its owner.
 
-def _train_arm(run: Run, arm: Arm, engine: Engine, observer: Observer) -> None:
+    Raises:
+        Incomplete: some of its seeds could not be trained; the others are stored.
+    """
     started = time.perf_counter()
-    seeds = arm.seeds(run.seeds)
+    seeds, folder = arm.seeds(run.seeds), run.folder(arm.name)
     observer.on_arm(arm, seeds)
-    folder = run.path / arm.name
-    plan = _plan(arm, seeds, engine, folder)
-    stacked = plan["batching"] == "vmap"
-    groups = [seeds] if stacked else [(seed,) for seed in seeds]
-    with threads(plan["threads"]):
-        trained = [
-            _train_group(
-                Trainer(arm, group, engine, folder / f"group-{index}", observer)
-            )
-            for index, group in enumerate(groups)
-        ]
-    saved = sorted({*arm.save_steps, arm.steps})
-    for step in saved:
-        parts = [read_tensors(weights_file(t.folder, step))[0] for t in trained]
-        run.save_weights(arm.name, step, concatenate(parts))
-    metrics = concatenate([t.history.tensors() for t in trained])
-    metrics["step"] = torch.tensor(trained[0].history.steps)
-    seconds = round(time.perf_counter() - started, 3)
-    record = {
-        "seeds": list(seeds),
-        "saved_steps": saved,
-        **plan,
-        "data_hash": _data_hash(arm, seeds),
-        "stopped_at": [s for t in trained for s in t.stopped_at.tolist()],
-        "frozen": [text for t in trained for text in t.frozen],
-        "seconds": seconds,
-    }
-    run.finish(arm.name, metrics, record)
-    observer.on_finish(arm, seconds)
+    # The worker of an owner that was killed may need a moment to end.
+    with owned(folder, wait=ORPHAN_SECONDS):
+        sweep(folder)
+        plan = _plan(run, arm, engine)
+        trained, failed = train_groups(arm, plan, engine, folder, observer)
+        chosen = sound(trained, seeds)
+        failed = {seed: failed[seed] for seed in seeds if seed not in chosen}
+        if chosen:
+            seconds = time.perf_counter() - started
+            put_together(run, arm, chosen, plan, failed, seconds)
+    if failed:
+        said = (f"seed {seed}: {in_a_line(why)}" for seed, why in failed.items())
+        raise Incomplete("; ".join(said)) from next(iter(failed.values()))
+    observer.on_finish(arm, run.record(arm.name)["seconds"])
 
 
-def _plan(
-    arm: Arm, seeds: tuple[int, ...], engine: Engine, folder: Path
-) -> dict[str, Any]:
+ORPHAN_SECONDS = 10.0
+"""How long a worker may outlive its parent."""
+
+
+def _plan(run: Run, arm: Arm, engine: Engine) -> Plan:
     """How the seeds are batched and on how many threads, settled before the first step.
 
     Both change bits, so they follow from the request alone and a resumed arm obeys what
-    is stored.
+    is stored. A seed that failed among others is tried again on its own.
     """
-    file = folder / "plan.json"
+    seeds, file = arm.seeds(run.seeds), run.folder(arm.name) / "plan.json"
+    made_of = fingerprint(arm, seeds)
     if not file.exists():
         batching = engine.batching if arm.stackable else "loop"
         if batching == "auto":
             stacked = _is_dispatch_bound(arm, seeds[0], engine)
             batching = "vmap" if stacked else "loop"
-        write_json(file, {"batching": batching, "threads": arm.threads})
-    return read_json(file)
+        groups = [list(seeds)] if batching == "vmap" else [[seed] for seed in seeds]
+        how = {"batching": batching, "threads": arm.threads, "groups": groups}
+        write_json(file, {**how, **made_of})
+    plan = read_json(file)
+    check_plan(file, plan, seeds)
+    _require_same(file.parent, plan, made_of)
+    failed = run.failed(arm.name) if run.is_stored(arm.name) else {}
+    alone = [[seed] for seed in failed if [seed] not in plan["groups"]]
+    if alone:
+        plan["groups"] += alone
+        write_json(file, plan)
+    return plan
+
+
+def _require_same(
+    folder: Path, known: Mapping[str, Any], made_of: Mapping[str, str]
+) -> None:
+    """Refuse an arm that was begun as something else; an older record knows less."""
+    for name, found in made_of.items():
+        if known.get(name, found) != found:
+            raise BadInput(
+                f"{folder} was trained with other {name.removesuffix('_hash')}; use "
+                "another directory, or remove it"
+            )
 
 
 def _is_dispatch_bound(arm: Arm, seed: int, engine: Engine) -> bool:
@@ -188,12 +178,3 @@ def _is_dispatch_bound(arm: Arm, seed: int, engine: Engine) -> bool:
     with torch.no_grad(), FlopCounterMode(display=False) as counted:
         ensemble.values(stage.loss, data)
     return counted.get_total_flops() < DISPATCH_BOUND
-
-
-def _data_hash(arm: Arm, seeds: Sequence[int]) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for stage in arm.stages:
-        for seed in seeds:
-            for leaf in leaves(stage.data(seed, 0)):
-                digest.update(leaf.contiguous().cpu().numpy().tobytes())
-    return digest.hexdigest()

@@ -2,8 +2,9 @@
 
 `sites(model)` lists what can be observed; `attach(model, site, callback)` calls back
 with an activation on every forward pass and returns a handle whose `remove` ends it.
-What the callback returns, if anything, takes the activation's place. `readout`,
-`resumption` and `head_weights` say what is inside.
+What the callback returns, if anything, takes the activation's place.
+`attach_view(model, layer, view, show)` shows less than a layer's pattern. `readout`,
+`unembedding`, `resumption`, `branching` and `head_weights` say what is inside.
 
 `hooked` serves models with TransformerLens hook points (ours and its bridges), `hf`
 plain Hugging Face models, `nnsight` models wrapped by nnsight.
@@ -12,14 +13,18 @@ plain Hugging Face models, `nnsight` models wrapped by nnsight.
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from circuits.sites import Site
 from trained.errors import BadInput
 
 from .anatomy import HeadWeights, Readout, Resumption
+from .view import View
+
+if TYPE_CHECKING:
+    from .branches import Branching
 
 Callback = Callable[[Tensor], Tensor | None]
 """Sees an activation; what it returns, if anything, takes the activation's place."""
@@ -43,11 +48,22 @@ class Backend(Protocol):
     def attach(self, model: Any, site: Site, callback: Callback) -> Handle:
         """Call back with the activation at a site on every forward pass."""
 
+    def attach_view(
+        self, model: Any, layer: int, view: View, show: Callable[[Tensor], None]
+    ) -> Handle:
+        """Show what a view asks of a layer's pattern on every forward pass."""
+
+    def unembedding(self, model: Any) -> nn.Module | None:
+        """Whose input may be narrowed to what is read; None if nothing may."""
+
     def readout(self, model: Any) -> Readout:
         """From the last residual to logits; `BadInput` if that is not known."""
 
     def resumption(self, model: Any) -> Resumption | None:
         """How a pass can start inside the model; None if it cannot."""
+
+    def branching(self, model: Any, length: int) -> "Branching | None":
+        """How runs on prompts of a length can be branched off; None if not exactly."""
 
     def head_weights(self, model: Any, layer: int) -> HeadWeights:
         """The weights of a layer's heads; `BadInput` if these are not known."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
+from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -36,13 +37,35 @@ class Readout:
         c tanh(x / c) with x = norm(h) W_U + b and soft cap c (Gemma 2); else x. In the
         precision of the model.
         """
-        stream = residual.to(self.unembedding.dtype)
-        logits = self.final_norm(stream) @ self.unembedding
+        logits = self._normed(residual) @ self.unembedding
+        return self._capped(logits if self.bias is None else logits + self.bias)
+
+    def target_logits(
+        self,
+        residual: Float[Tensor, "batch *place d_model"],
+        tokens: Int[Tensor, "batch token"],
+    ) -> Float[Tensor, "batch *place token"]:
+        """Of `logits`, those of each prompt's own tokens: only their columns are read.
+
+        Probabilities need the whole vocabulary; logits and their differences do not.
+        """
+        # The unembedding may be tied and huge: these rows are all that is copied.
+        columns = self.unembedding.mT[tokens]
+        axes = "batch ... d_model, batch token d_model -> batch ... token"
+        logits = einsum(self._normed(residual), columns, axes)
         if self.bias is not None:
-            logits = logits + self.bias
-        if self.soft_cap is not None:
-            logits = self.soft_cap * (logits / self.soft_cap).tanh()
-        return logits
+            n_places = residual.ndim - 2
+            own = self.bias[tokens]
+            logits = logits + own.reshape(len(own), *[1] * n_places, -1)
+        return self._capped(logits)
+
+    def _normed(self, residual: Tensor) -> Tensor:
+        return self.final_norm(residual.to(self.unembedding.dtype))
+
+    def _capped(self, logits: Tensor) -> Tensor:
+        if self.soft_cap is None:
+            return logits
+        return self.soft_cap * (logits / self.soft_cap).tanh()
 
 
 @dataclass(frozen=True)
@@ -100,9 +123,7 @@ class Resumption:
 
         first = block_at(self.blocks, layer)
         with ExitStack() as stack:
-            for block in self.blocks[:layer]:
-                stack.callback(_restore, block, vars(block).get("forward"))
-                block.forward = _skip
+            stack.enter_context(skipping(self.blocks[:layer]))
             # Before those who listen to the block's input.
             entry = first.register_forward_pre_hook(enter, prepend=True)
             stack.callback(entry.remove)
@@ -131,6 +152,16 @@ class Resumption:
         finally:
             before.remove()
             after.remove()
+
+
+@contextmanager
+def skipping(blocks: Sequence[nn.Module]) -> Iterator[None]:
+    """Let passes in the block leave out some blocks of a model."""
+    with ExitStack() as stack:
+        for block in blocks:
+            stack.callback(_restore, block, vars(block).get("forward"))
+            block.forward = _skip
+        yield
 
 
 def block_at(blocks: Iterable[Block], layer: int) -> Block:

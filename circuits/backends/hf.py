@@ -16,9 +16,11 @@ from trained.errors import BadInput, unknown
 
 from . import Callback, Handle
 from .anatomy import HeadWeights, Inward, Readout, Resumption, block_at
+from .branches import Branching
 from .families import Family, family_of
-from .hf_attention import open_attention
+from .hf_attention import open_attention, view_attention
 from .tap import Bypass, Handles, Tap
+from .view import View
 
 _TAPS: dict[tuple[nn.Module, Site], Tap] = {}
 """What somebody listens to; an entry goes with its last callback."""
@@ -41,6 +43,21 @@ def attach(model: nn.Module, site: Site, callback: Callback) -> Handle:
     return _TAPS[model, site].add(callback)
 
 
+def attach_view(
+    model: nn.Module, layer: int, view: View, show: Callable[[Tensor], None]
+) -> Handle:
+    """Show what a view asks of a layer's pattern on every forward pass."""
+    block, name = block_at(_blocks(model), layer), family_of(model).attention
+    return view_attention(block.get_submodule(name), view, show)
+
+
+def unembedding(model: nn.Module) -> nn.Module | None:
+    """Whose input may be narrowed; None while somebody listens to the logits."""
+    last = model.get_submodule(family_of(model).unembedding)
+    heard = any((m._forward_hooks or m._forward_pre_hooks) for m in (model, last))
+    return None if heard else last
+
+
 def readout(model: nn.Module) -> Readout:
     """From the last residual to logits."""
     family = family_of(model)
@@ -57,6 +74,27 @@ def resumption(model: nn.Module) -> Resumption:
     """How a pass can start inside the model."""
     unembedding = model.get_submodule(family_of(model).unembedding)
     return Resumption(list(_blocks(model)), unembedding, unembedding)
+
+
+def branching(model: nn.Module, length: int) -> Branching | None:
+    """How runs on prompts of a length can be branched off; None if not exactly.
+
+    Not while somebody listens to the model, since branches have no columns, nor where
+    a window is shorter than the prompts, since one mask serves all layers.
+    """
+    window = getattr(model.config, "sliding_window", None)
+    hooks = any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    heard = hooks or any(tapped is model for tapped, _ in _TAPS)
+    if heard or (window is not None and window < length):
+        return None
+    family, blocks = family_of(model), list(_blocks(model))
+    mlp, _, _ = family.down_projection.rpartition(".")
+    return Branching(
+        model,
+        blocks,
+        blocks[-1].get_submodule(mlp),
+        model.get_submodule(family.unembedding),
+    )
 
 
 def head_weights(model: nn.Module, layer: int) -> HeadWeights:

@@ -3,8 +3,12 @@
 transformers hands queries (after rotation), keys and values to a function that it looks
 up by name in the layer's configuration. A layer that somebody listens to gets a copy of
 that configuration with our name in it; every other layer, and the mask that the model
-builds, stay as they were. A pattern is worked out only where it is asked for, and the
-layer's own kernel (SDPA, usually) still computes the output unless it was edited.
+builds, stay as they were. The layer's own kernel (SDPA, usually) still computes the
+output unless the pattern was edited, and a whole pattern is worked out only where one
+is asked for: who wants the rows of some queries gets these alone, and who wants the
+mass on sets of keys gets it out of the layer's one call of its kernel, which mixes the
+sets' indicators as it mixes values. That is exact for every kernel, with soft caps,
+windows and grouped keys, and needs no memory that grows with the square of the length.
 """
 
 import copy
@@ -15,18 +19,27 @@ from typing import Any, Literal
 
 import torch
 from einops import einsum, rearrange, repeat
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import AttentionInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from trained.errors import BadInput
 
 from .tap import Tap
+from .view import View, rows_at
 
 NAME = "reasonscope"
 
+KERNEL_STEP = 8
+"""Fast kernels take heads whose width is a multiple of this, alike for q, k and v."""
+
 Place = Literal["pattern", "value"]
+
+Query = Float[Tensor, "batch head query d_head"]
+Key = Float[Tensor, "batch kv_head key d_head"]
+Mixed = Float[Tensor, "batch query head d_head"]
 
 
 @dataclass
@@ -35,6 +48,7 @@ class _Seam:
 
     config: Any
     taps: dict[Place, Tap] = field(default_factory=dict)
+    viewers: list["Viewer"] = field(default_factory=list)
 
 
 _SEAMS: dict[nn.Module, _Seam] = {}
@@ -49,55 +63,163 @@ class Opening:
 
     def remove(self) -> None:
         """Stop feeding the tap."""
-        seam = _SEAMS[self.attention]
-        del seam.taps[self.place]
-        if not seam.taps:
-            self.attention.config = seam.config
-            del _SEAMS[self.attention]
+        del _SEAMS[self.attention].taps[self.place]
+        _close(self.attention)
+
+
+@dataclass(frozen=True, eq=False)
+class Viewer:
+    """Somebody who looks at less than the pattern of an attention layer."""
+
+    attention: nn.Module
+    view: View
+    show: Callable[[Tensor], None]
+
+    def remove(self) -> None:
+        """Stop showing the view; a second time does nothing."""
+        seam = _SEAMS.get(self.attention)
+        if seam is not None and self in seam.viewers:
+            seam.viewers.remove(self)
+            _close(self.attention)
 
 
 def open_attention(attention: nn.Module, place: Place, tap: Tap) -> Opening:
     """Feed a tap with the pattern or the values of an attention layer."""
+    _seam(attention).taps[place] = tap
+    return Opening(attention, place)
+
+
+def view_attention(
+    attention: nn.Module, view: View, show: Callable[[Tensor], None]
+) -> Viewer:
+    """Show what a view asks of the pattern of an attention layer."""
+    viewer = Viewer(attention, view, show)
+    _seam(attention).viewers.append(viewer)
+    return viewer
+
+
+def _seam(attention: nn.Module) -> _Seam:
+    """The seam of a layer, which from now on calls us."""
     if attention not in _SEAMS:
         own: Any = attention.config
         _SEAMS[attention] = _Seam(own)
         ours = copy.copy(own)
         ours._attn_implementation = NAME
         attention.config = ours
-    _SEAMS[attention].taps[place] = tap
-    return Opening(attention, place)
+    return _SEAMS[attention]
+
+
+def _close(attention: nn.Module) -> None:
+    """Give a layer back that nobody listens to."""
+    seam = _SEAMS[attention]
+    if not seam.taps and not seam.viewers:
+        attention.config = seam.config
+        del _SEAMS[attention]
 
 
 def _attend(
     module: nn.Module,
-    query: Float[Tensor, "batch head query d_head"],
-    key: Float[Tensor, "batch kv_head key d_head"],
-    value: Float[Tensor, "batch kv_head key d_head"],
+    query: Query,
+    key: Key,
+    value: Key,
     attention_mask: Tensor | None,
     **options: Any,
-) -> tuple[Float[Tensor, "batch query head d_head"], Tensor | None]:
+) -> tuple[Mixed, Tensor | None]:
     """What transformers calls in place of a layer's own attention function."""
     seam = _SEAMS[module]
     if "value" in seam.taps:
         value = _edited_value(seam.taps["value"], value)
-    if "pattern" in seam.taps:
-        if options.get("dropout"):
-            raise BadInput("patterns are seen without dropout only: call model.eval()")
-        scaling, soft_cap = options["scaling"], options.get("softcap")
-        pattern = attention_pattern(
-            query, key, attention_mask, scaling=scaling, soft_cap=soft_cap
+    if options.get("dropout") and (seam.viewers or "pattern" in seam.taps):
+        raise BadInput("patterns are seen without dropout only: call model.eval()")
+    call = _Call(module, seam, query, key, attention_mask, options)
+    return call.tapped(value) if "pattern" in seam.taps else call.viewed(value)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of a layer's attention, but for its values."""
+
+    module: nn.Module
+    seam: _Seam
+    query: Query
+    key: Key
+    mask: Tensor | None
+    options: dict[str, Any]
+
+    def own(self, query: Query, key: Key, value: Key) -> tuple[Mixed, Tensor | None]:
+        """What the layer would have called without us."""
+        eager = sys.modules[type(self.module).__module__].eager_attention_forward
+        name = self.seam.config._attn_implementation
+        function = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager)
+        return function(self.module, query, key, value, self.mask, **self.options)
+
+    def pattern(self, query: Query, mask: Tensor | None) -> Tensor:
+        scaling, soft_cap = self.options["scaling"], self.options.get("softcap")
+        return attention_pattern(
+            query, self.key, mask, scaling=scaling, soft_cap=soft_cap
         )
-        edited = seam.taps["pattern"](pattern)
+
+    def tapped(self, value: Key) -> tuple[Mixed, Tensor | None]:
+        """With a whole pattern, which may be edited."""
+        pattern = self.pattern(self.query, self.mask)
+        edited = self.seam.taps["pattern"](pattern)
+        for viewer in tuple(self.seam.viewers):
+            viewer.show(viewer.view.of(pattern if edited is None else edited))
         if edited is not None:
             return _mix(edited, value), edited
-    own = _own_attention(module, seam.config)
-    return own(module, query, key, value, attention_mask, **options)
+        return self.own(self.query, self.key, value)
 
+    def viewed(self, value: Key) -> tuple[Mixed, Tensor | None]:
+        """With as much of the pattern as the views ask for."""
+        everywhere: list[tuple[Viewer, Bool[Tensor, "batch set key"]]] = []
+        for viewer in tuple(self.seam.viewers):
+            view = viewer.view
+            if view.queries is None and view.sets is not None:
+                everywhere.append((viewer, view.sets))
+            else:
+                viewer.show(view.summed(self.rows(view.queries)))
+        if not everywhere:
+            return self.own(self.query, self.key, value)
+        sets = torch.cat([sets for _, sets in everywhere], 1)
+        mixed, mass = self.with_mass(value, sets)
+        sizes = [sets.shape[1] for _, sets in everywhere]
+        parts = torch.split(mass, sizes, -1)
+        for (viewer, _), part in zip(everywhere, parts, strict=True):
+            viewer.show(part)
+        return mixed, None
 
-def _own_attention(module: nn.Module, config: Any) -> Callable[..., Any]:
-    """The function that the layer would have called without us."""
-    eager = sys.modules[type(module).__module__].eager_attention_forward
-    return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager)
+    def rows(self, queries: Int[Tensor, "batch chosen"] | None) -> Tensor:
+        """The pattern's rows of some queries."""
+        if queries is None:
+            return self.pattern(self.query, self.mask)
+        n_queries, n_keys = self.query.shape[2], self.key.shape[2]
+        if self.mask is None:
+            mask = _causal(queries, n_queries, n_keys)[:, None]
+        else:
+            _require_axes(self.mask)
+            mask = rows_at(self.mask.expand(len(queries), -1, -1, -1), queries)
+        return self.pattern(rows_at(self.query, queries), mask)
+
+    def with_mass(
+        self, value: Key, sets: Bool[Tensor, "batch set key"]
+    ) -> tuple[Mixed, Float[Tensor, "batch head query set"]]:
+        """The output, and the mass on sets of keys for every query.
+
+        A V = [A v, A 1_S] for V = [v, 1_S]. Zeros behind queries and keys leave their
+        products as they are.
+        """
+        width, n_sets = value.shape[-1], sets.shape[1]
+        padding = -(width + n_sets) % KERNEL_STEP
+        key, query = (F.pad(x, (0, n_sets + padding)) for x in (self.key, self.query))
+        columns = rearrange(sets, "batch set key -> batch 1 key set").to(value.dtype)
+        shared = F.pad(columns, (0, padding)).expand(-1, value.shape[1], -1, -1)
+        both, _ = self.own(query, key, torch.cat([value, shared], -1))
+        mass = both[..., width : width + n_sets].transpose(1, 2)
+        if self.mask is not None and self.mask.dtype != torch.bool:
+            # Rows of padding see nothing; eager attention spreads them evenly.
+            lowest = torch.finfo(self.mask.dtype).min
+            mass = mass * (self.mask > lowest).any(-1, keepdim=True)
+        return both[..., :width].contiguous(), mass
 
 
 def _edited_value(
@@ -148,17 +270,28 @@ def _read_mask(
     """What may be seen, and what is added to the scores there."""
     if mask is None:
         queries, keys = scores.shape[-2:]
-        seen = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
-        # The queries are the last ones of the keys' positions.
-        return seen.tril(keys - queries), 0.0
+        return _causal(torch.arange(queries, device=scores.device), queries, keys), 0.0
+    _require_axes(mask)
+    if mask.dtype == torch.bool:
+        return mask, 0.0
+    return mask > torch.finfo(mask.dtype).min, mask
+
+
+def _require_axes(mask: Tensor) -> None:
     if mask.ndim != 4:
         raise BadInput(
             "attention patterns need the mask of sdpa or eager attention; load the "
             'model with attn_implementation="sdpa"'
         )
-    if mask.dtype == torch.bool:
-        return mask, 0.0
-    return mask > torch.finfo(mask.dtype).min, mask
+
+
+def _causal(
+    queries: Int[Tensor, "*batch query"], n_queries: int, n_keys: int
+) -> Bool[Tensor, "*batch query key"]:
+    """What some queries may see without a mask."""
+    keys = torch.arange(n_keys, device=queries.device)
+    # The queries are the last ones of the keys' positions.
+    return keys <= queries[..., None] + (n_keys - n_queries)
 
 
 def _mix(

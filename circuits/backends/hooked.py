@@ -18,6 +18,7 @@ from trained.errors import BadInput, unknown
 from . import Callback, Handle
 from .anatomy import HeadWeights, Readout, Resumption, block_at
 from .tap import Bypass, Handles
+from .view import View, shown
 
 
 def attach(model: nn.Module, site: Site, callback: Callback) -> Handle:
@@ -46,6 +47,18 @@ def sites(model: nn.Module) -> list[Site]:
     return found
 
 
+def attach_view(
+    model: nn.Module, layer: int, view: View, show: Callable[[Tensor], None]
+) -> Handle:
+    """Show what a view asks of a layer's pattern on every forward pass."""
+    return attach(model, Site("pattern", layer), shown(view, show))
+
+
+def unembedding(model: nn.Module) -> None:
+    """All positions are unembedded."""
+    del model
+
+
 def readout(model: Any) -> Readout:
     """From the last residual to logits; `BadInput` if that is not known."""
     if isinstance(model, Decoder):
@@ -65,6 +78,11 @@ def resumption(model: Any) -> Resumption | None:
     if not isinstance(model, Decoder):
         return None
     return Resumption(list(model.blocks), model.ln_final, model.hook_logits)
+
+
+def branching(model: nn.Module, length: int) -> None:
+    """Runs of these models cannot be branched off."""
+    del model, length
 
 
 def head_weights(model: Any, layer: int) -> HeadWeights:

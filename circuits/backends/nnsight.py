@@ -5,7 +5,7 @@ which the model computes them. `Traced` writes that block: it visits every site 
 somebody listens to, in order, and hands back what the callbacks changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from . import Callback, Handle, hf
 from .anatomy import HeadWeights, Readout
 from .families import Family, family_of
 from .tap import Tap
+from .view import View, shown
 
 
 class Traced(nn.Module):
@@ -88,6 +89,18 @@ def attach(model: Traced, site: Site, callback: Callback) -> Handle:
     return model.taps[site].add(callback)
 
 
+def attach_view(
+    model: Traced, layer: int, view: View, show: Callable[[Tensor], None]
+) -> Handle:
+    """Show what a view asks of a layer's pattern on every forward pass."""
+    return attach(model, Site("pattern", layer), shown(view, show))
+
+
+def unembedding(model: Traced) -> None:
+    """All positions are unembedded."""
+    del model
+
+
 def readout(model: Traced) -> Readout:
     """From the last residual to logits."""
     return hf.readout(model.transformers_model)
@@ -96,6 +109,11 @@ def readout(model: Traced) -> Readout:
 def resumption(model: Traced) -> None:
     """Passes cannot start inside a traced model."""
     del model
+
+
+def branching(model: Traced, length: int) -> None:
+    """Runs of these models cannot be branched off."""
+    del model, length
 
 
 def head_weights(model: Traced, layer: int) -> HeadWeights:

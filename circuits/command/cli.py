@@ -19,7 +19,9 @@ from .judging import (
     train_with_progress,
 )
 from .listing import add_list_options, run_list
+from .reporting import add_report_options, run_report
 from .request import CONFIRMED, Parser, add_request_options, guarded, request_from
+from .sweeping import add_sweep_options, run_sweep
 from .verifying import (
     add_diff_options,
     add_verify_options,
@@ -72,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
         run_calibrate,
         add_calibrate_options,
     )
+    add(
+        "report",
+        "one page to share: verdicts and views",
+        run_report,
+        add_report_options,
+    )
+    add("sweep", "claims over a grid of configs", run_sweep, add_sweep_options)
     add("verify", "is a run whole, and what made it?", run_verify, add_verify_options)
     add("diff", "two verdict files, claim by claim", run_diff, add_diff_options)
     return parser

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from circuits.study import STUDIES, check_device, find, judging_seeds
 from trained.config import override
-from trained.errors import BadInput
+from trained.errors import BadInput, Incomplete
 
 from .request import (
     CONFIRMED,
@@ -90,14 +90,22 @@ def _on_runs(studies: Sequence[str], options: argparse.Namespace) -> int:
     from circuits.training import prepare
 
     done: list[Confirmation] = []
+    unfinished: list[Incomplete] = []
     for run in [prepare(request) for request in requests]:
         started = time.perf_counter()
-        train_with_progress(run, options.jobs)
+        try:
+            train_with_progress(run, options.jobs)
+        except Incomplete as error:
+            # The other studies do not depend on it.
+            unfinished.append(error)
+            continue
         done.append(confirm_run(run, only=options.only, started=started))
         _show(done[-1])
         _write_json(options.json, done)
         if options.figures:
             _render_all(run)
+    if unfinished:
+        raise Incomplete("; ".join(map(str, unfinished))) from unfinished[0]
     return _code(done)
 
 

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from torch import Tensor
 
 from trained.arm import Arm
+from trained.errors import in_a_line
 from trained.trainer import Observer
 
 QUIET_SECONDS = 5.0
@@ -66,7 +67,12 @@ class TrainingProgress(Observer, AbstractContextManager["TrainingProgress"]):
             f"{self._done} of {self._n_arms} trained: {arm.name}, {seconds:.1f} s"
         )
 
+    def on_failure(self, arm: Arm, error: Exception) -> None:
+        """Say at once what the end will say again."""
+        self._say(f"{arm.name} failed: {in_a_line(error)}")
+
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
         if not self._console.is_terminal:
-            self._console.print(f"{self._title}: {text}", highlight=False)
+            line = f"{self._title}: {text}"
+            self._console.print(line, highlight=False, markup=False)

@@ -6,14 +6,17 @@ Free of torch, so that bad input is refused at once.
 import argparse
 import errno
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 from circuits.study import Request, judging_seeds
-from trained.errors import BadInput
+from trained.errors import BadInput, Incomplete, in_a_line
 
 CONFIRMED, NOT_CONFIRMED, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -96,7 +99,8 @@ def check_json(path: Path | None) -> None:
 def guarded(work: Callable[[], int], *, debug: bool = False) -> int:
     """The exit code of some work; whatever goes wrong is one line."""
     try:
-        return work()
+        with _ended_as_interrupted():
+            return work()
     except BrokenPipeError:
         # The reader (head, less) has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -111,6 +115,19 @@ def guarded(work: Callable[[], int], *, debug: bool = False) -> int:
         return BAD_INPUT if _is_mendable(error) else FAILED
 
 
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: end in order, and say how to go on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _is_mendable(error: Exception) -> bool:
     """Whether the user gave something wrong: a value, or a path that cannot be used."""
     if isinstance(error, OSError):
@@ -120,10 +137,10 @@ def _is_mendable(error: Exception) -> bool:
 
 def _said(error: Exception) -> str:
     """An error on one line; what was stored is still there."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, BadInput | OSError):
+    text = in_a_line(error)
+    if isinstance(error, BadInput | Incomplete | OSError):
         return text
     return (
-        f"failed: {type(error).__name__}: {text} (what was finished is kept; repeat "
-        "the command to go on, or add --debug)"
+        f"failed: {text} (what was finished is kept; repeat the command to go on, or "
+        "add --debug)"
     )

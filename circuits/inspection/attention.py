@@ -10,7 +10,7 @@ from circuits.interventions.part import Places, column, columns
 from circuits.interventions.passes import activations
 from circuits.models.prompts import named
 from circuits.sites import Site
-from probes.attention import attention_entropy, attention_mass
+from probes.attention import attention_entropy
 from probes.measurement import Measurement
 from trained.errors import BadInput, unknown
 from trained.task import Batch
@@ -57,14 +57,22 @@ def attention(
             "prompts of several lengths have no common keys: name them by `to`"
         )
 
-    def read(pattern: Tensor, batch: Batch) -> Tensor:
-        rows = _rows(pattern, batch, query)
+    def read(rows: Tensor, _batch: Batch) -> Tensor:
+        # One query, and of a set of keys its mass.
+        row = rows[:, :, 0]
         if by == "entropy":
-            return attention_entropy(rows)
-        return rows if to is None else attention_mass(rows, columns(batch, to)[:, None])
+            return attention_entropy(row)
+        return row if to is None else row[..., 0]
 
     axes = ("head", "key") if every_key else ("head",)
-    signals = {"attention": Signal("pattern", read, axes)}
+    signal = Signal(
+        "pattern",
+        read,
+        axes,
+        at=lambda batch: column(batch, query)[:, None],
+        keys=None if to is None else (lambda batch: columns(batch, to),),
+    )
+    signals = {"attention": signal}
     found = measure(model, prompts.chunks(PROMPTS_AT_ONCE), signals)["attention"]
     keys = {"key": places(model, prompts)} if every_key else {}
     return Measurement(
@@ -75,14 +83,6 @@ def attention(
         unit="" if by == "weight" else "entropy in nats",
         provenance=found.provenance,
     )
-
-
-def _rows(pattern: Tensor, batch: Batch, query: str | int) -> Tensor:
-    # Models of one output position have one query.
-    if pattern.shape[2] == 1:
-        return pattern[:, :, 0]
-    rows = torch.arange(len(pattern), device=pattern.device)
-    return pattern[rows, :, column(batch, query)]
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,31 @@
 """The logit lens: what each layer would answer, and how likely the answer is."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from circuits.backends.anatomy import Readout
-from circuits.hooks import Model, readout_of
+from circuits.hooks import Model, attached, forward, reading, readout_of
 from circuits.interventions.part import columns
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.sweep import target_log_prob
+from circuits.sites import Site
 from probes.lens import lens_log_probs, middle_rank
 from probes.measurement import Measurement
 from trained.errors import BadInput
 from trained.task import Batch
 
-from .subject import answered, layer_labels, places, residuals, show
+from .subject import (
+    answered,
+    layer_labels,
+    places,
+    residual_layers,
+    residuals,
+    show,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +79,37 @@ def lens(model: Model, prompts: Batch) -> LensReading:
         log_prob=_by_layer(model, prompts, log_probs, "log p", "nats"),
         probability=probability,
         tokens=tokens,
+    )
+
+
+@torch.no_grad()
+def answer_logit(model: Model, prompts: Batch) -> Measurement:
+    """The logit of every prompt's answer by layer and position: its column alone.
+
+    As `lens`, for the one token: no probability, no rank, and hardly more than the
+    forward pass. Axes ("layer", "example", "position"), before the first layer and
+    after each.
+    """
+    prompts, readout = answered(model, prompts), readout_of(model)
+    layers = residual_layers(model)
+    sites = [Site("resid_pre", layers[0]), *(Site("resid_post", n) for n in layers)]
+    found: dict[Site, Tensor] = {}
+
+    def see(site: Site, residual: Tensor) -> None:
+        own = readout.target_logits(residual, prompts.targets[:, None])
+        found[site] = own[..., 0]
+
+    with (
+        reading(model, prompts.tokens[:, :0]),
+        attached(model, {site: partial(see, site) for site in sites}),
+    ):
+        forward(model, prompts)
+    return Measurement(
+        torch.stack([found[site] for site in sites]),
+        ("layer", "example", "position"),
+        {"layer": layer_labels(model), "position": places(model, prompts)},
+        name=_named(model, prompts, "logit"),
+        unit="logits",
     )
 
 

@@ -82,7 +82,6 @@ def residuals(
     found = []
     parts = torch.split(columns, PROMPTS_AT_ONCE)
     for chunk, own in zip(prompts.chunks(PROMPTS_AT_ONCE), parts, strict=True):
-        seen = activations(model, chunk, sites)
-        rows = torch.arange(len(own), device=own.device)[:, None]
-        found.append(torch.stack([seen[site][rows, own].float() for site in sites]))
+        seen = activations(model, chunk, sites, own)
+        found.append(torch.stack([seen[site].float() for site in sites]))
     return torch.cat(found, 1)

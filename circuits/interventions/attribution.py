@@ -48,11 +48,9 @@ def logit_attribution(
     last = Site("resid_post", n_layers - 1)
     kinds = ("head_out", "attn_out", "mlp_out")
     wanted = [Site("resid_pre"), *(s for s in sites if s.kind in kinds), last]
-    seen = activations(model, examples, wanted)
-    rows = torch.arange(len(examples.targets), device=examples.tokens.device)
-    places = column(examples, read_at)
-    parts = _components({site: value[rows, places] for site, value in seen.items()})
-    final = seen[last][rows, places]
+    seen = activations(model, examples, wanted, column(examples, read_at)[:, None])
+    written = {site: value[:, 0] for site, value in seen.items()}
+    parts, final = _components(written), written[last]
     norm = norm_parts(readout.final_norm, final)
     scale = norm.inverse_scale(final)
     # W_U may be tied and huge: only the two columns are used.

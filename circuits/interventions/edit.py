@@ -18,6 +18,7 @@ from torch import Tensor
 
 from circuits.hooks import Edit, Model, intervene
 from circuits.sites import Site
+from probes.alignment import sparsified
 from trained.errors import BadInput, NothingChanged, unknown
 from trained.task import Batch
 
@@ -199,6 +200,29 @@ class Remove(_Direct):
     def apply(self, part: Part, activation: Tensor) -> Tensor:
         """What is orthogonal to the subspace."""
         return activation - _component(self._rows, part, activation)
+
+
+@dataclass(frozen=True)
+class Keep(_Direct):
+    """Of the last axis only a share is kept, the rest becomes zero.
+
+    Attributes:
+        share: how much stays, in (0, 1].
+        seed: None: the largest by absolute value stay, place by place; a number: as
+            many units that it draws stay, the same at all places, for a control.
+    """
+
+    share: float
+    seed: int | None = None
+
+    def apply(self, part: Part, activation: Tensor) -> Tensor:
+        """What is kept, beside zeros."""
+        if self.seed is None:
+            return sparsified(activation, self.share)
+        source = torch.Generator().manual_seed(self.seed + part.layer)
+        drawn = torch.rand(activation.shape[-1], generator=source)
+        kept = sparsified(drawn, self.share).to(activation.device) > 0
+        return torch.where(kept, activation, 0.0)
 
 
 @dataclass(frozen=True)

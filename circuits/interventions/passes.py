@@ -8,12 +8,12 @@ answer's position is unembedded.
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.backends import backend_of
 from circuits.backends.anatomy import Resumption
-from circuits.hooks import Model, forward, module_of, record
+from circuits.hooks import Model, forward, module_of, reading, record
 from circuits.sites import Site
 from trained.errors import BadInput
 from trained.task import Batch
@@ -26,10 +26,18 @@ AnswerLogits = Float[Tensor, "batch d_vocab"]
 
 @torch.no_grad()
 def activations(
-    model: Model, examples: Batch, sites: Sequence[Site]
+    model: Model,
+    examples: Batch,
+    sites: Sequence[Site],
+    columns: Int[Tensor, "batch place"] | None = None,
 ) -> dict[Site, Tensor]:
-    """The activations at some sites in one pass."""
-    with record(model, sites) as seen:
+    """The activations at some sites in one pass; with columns, there alone.
+
+    Logits that nobody asks for are not computed.
+    """
+    nowhere = examples.tokens[:, :0]
+    read = None if Site("logits") in sites else nowhere
+    with reading(model, read), record(model, sites, columns) as seen:
         forward(model, examples)
     return seen
 
@@ -39,8 +47,14 @@ def answer_logits(
     model: Model, examples: Batch, read_at: Places = "last"
 ) -> AnswerLogits:
     """The logits at one position of every prompt, in one whole pass."""
-    logits = activations(model, examples, [Site("logits")])[Site("logits")]
-    return _at(logits, examples, read_at)
+    columns = column(examples, read_at)[:, None]
+    with reading(model, columns) as unembedded, record(model, [Site("logits")]) as seen:
+        forward(model, examples)
+    logits = seen[Site("logits")]
+    # Models of one output position answer there.
+    return (
+        logits[:, 0] if logits.shape[1] == 1 else unembedded.at(logits, columns)[:, 0]
+    )
 
 
 def can_resume(model: Model) -> bool:
@@ -70,13 +84,3 @@ def resumed_logits(
 def _resumption(model: Model) -> Resumption | None:
     module = module_of(model)
     return backend_of(module).resumption(module)
-
-
-def _at(
-    values: Float[Tensor, "batch pos width"], examples: Batch, read_at: Places
-) -> Float[Tensor, "batch width"]:
-    # Models of one output position answer there.
-    if values.shape[1] == 1:
-        return values[:, 0]
-    rows = torch.arange(len(values), device=values.device)
-    return values[rows, column(examples, read_at)]

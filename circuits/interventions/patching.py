@@ -5,6 +5,8 @@ from its run on the clean prompt. Falsified by: no place restores the answer, or
 place does.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,11 +16,11 @@ from probes.measurement import Measurement
 from trained.errors import BadInput
 from trained.task import Batch
 
-from .ablation import ablation_sweep
-from .edit import Transplant
+from .edit import Transplant, part_edits
+from .metric import Reading
 from .part import Grid, Part
 from .passes import answer_logits
-from .sweep import Reading, derived, known
+from .sweep import derived, known, require_moved, unproven_sweep
 
 
 @torch.no_grad()
@@ -39,9 +41,59 @@ def patch_sweep(
         A Measurement as `sweep` gives it; its provenance also holds `clean`, the
         metric on the clean prompts.
     """
+
+    def patched(clean: Batch, corrupt: Batch, reading: Reading) -> Measurement:
+        edits = part_edits(model, corrupt, grid.items, Transplant(clean))
+        swept = unproven_sweep(
+            model, corrupt, grid, lambda part: {part.site: edits[part]}, reading
+        )
+        return with_clean(swept, model, clean, reading)
+
+    whole = any(isinstance(part.units, Tensor) for part in grid.items)
+    return by_examples(clean, corrupt, reading, patched, whole=whole)
+
+
+Patched = Callable[[Batch, Batch, Reading], Measurement]
+"""(clean, corrupt, reading) -> a sweep that may be inert, and knows the clean metric"""
+
+
+def by_examples(
+    clean: Batch,
+    corrupt: Batch,
+    reading: Reading,
+    patched: Patched,
+    *,
+    whole: bool = False,
+) -> Measurement:
+    """A sweep of pairs of prompts, some of them at a time.
+
+    What is kept of the runs does not grow with the number of pairs: see `Reading`.
+
+    Args:
+        clean: the prompts whose targets judge both.
+        corrupt: the others.
+        reading: says how much is done at once.
+        patched: the sweep of some pairs.
+        whole: whether the cells are made for all pairs at once.
+    """
     judged = corrupt.with_targets(clean.targets)
-    swept = ablation_sweep(model, judged, grid, Transplant(clean), reading)
-    return with_clean(swept, model, clean, reading)
+    chunks = [(slice(None), reading)] if whole else reading.chunks(judged)
+    parts = [patched(clean.rows(r), judged.rows(r), own) for r, own in chunks]
+    first, *others = (part.provenance for part in parts)
+    inert = [c for c in first["inert"] if all(c in other["inert"] for other in others)]
+    several = {
+        what: [value for part in parts for value in part.provenance[what]]
+        for what in ("unedited", "clean")
+    }
+    swept = Measurement(
+        torch.cat([part.values for part in parts], -1),
+        parts[0].axes,
+        {axis: parts[0].labels[axis] for axis in parts[0].axes if axis != "example"},
+        name=parts[0].name,
+        provenance={**first, **several, "inert": inert},
+    )
+    require_moved(swept)
+    return swept
 
 
 @torch.no_grad()

@@ -28,10 +28,11 @@ from trained.errors import BadInput, unknown
 from trained.task import Batch
 
 from .edit import Edits
+from .metric import Reading
 from .part import Grid, Part, require_same_layout, require_same_places
 from .passes import activations
-from .patching import with_clean
-from .sweep import Reading, sweep
+from .patching import by_examples, with_clean
+from .sweep import unproven_sweep
 
 Delta = Float[Tensor, "batch pos d_model"]
 
@@ -108,11 +109,14 @@ def path_patch_sweep(
     Returns:
         A Measurement like that of `patch_sweep`, for `effect` and `summary`.
     """
-    judged = corrupt.with_targets(clean.targets)
-    runs = _Runs(model, clean, judged, grid.items)
-    return with_clean(
-        sweep(model, judged, grid, runs.cell, reading), model, clean, reading
-    )
+
+    def patched(clean: Batch, corrupt: Batch, reading: Reading) -> Measurement:
+        runs = _Runs(model, clean, corrupt, grid.items)
+        swept = unproven_sweep(model, corrupt, grid, runs.cell, reading)
+        return with_clean(swept, model, clean, reading)
+
+    whole = any(isinstance(path.sender.units, Tensor) for path in grid.items)
+    return by_examples(clean, corrupt, reading, patched, whole=whole)
 
 
 class _Runs:

@@ -1,92 +1,41 @@
 """Many interventions on the same prompts, several in one pass, as one Measurement.
 
-Every cell of a grid is one intervention. Cells that begin in the same block share a
-pass: the prompts are repeated, and each repetition gets the edits of its own cell. The
-values are those of one cell at a time.
+Every cell of a grid is one intervention. Where a model lets us, a cell is a branch of
+one stored run (`cone`). Else cells that begin in the same block share a pass: the
+prompts are repeated, and each repetition gets the edits of its own cell. The values are
+those of one cell at a time.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from circuits.hooks import Edit, Model, intervene
+from circuits.hooks import Edit, Model, intervene, readout_of
 from circuits.sites import Site
 from probes.measurement import Measurement
 from probes.statistics import bootstrap_interval
-from trained.errors import BadInput, NothingChanged
+from trained.errors import NothingChanged
 from trained.task import Batch
 
+from .cone import Cone, branching_of, cone, has_cone
 from .edit import Edits, changed
+from .metric import Metric as Metric
+from .metric import Reading as Reading
+from .metric import logit_difference as logit_difference
+from .metric import require_answers as require_answers
+from .metric import target_log_prob as target_log_prob
 from .part import Grid, Places
 from .passes import activations, answer_logits, can_resume, resumed_logits
-
-Metric = Callable[[Tensor, Any], Tensor]
-"""(logits at the answer [batch d_vocab], the examples) -> a number per example."""
 
 Item = TypeVar("Item")
 
 LAST_LAYER = 10**6
 """Where edits of the logits begin: behind every block."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What is read off a pass, and how much of it is done at once.
-
-    Attributes:
-        metric: the number per example.
-        at: the position whose logits it sees.
-        tokens_at_once: prompts are repeated in one pass up to so many tokens.
-    """
-
-    metric: Metric
-    at: Places = "last"
-    tokens_at_once: int = 1024
-
-    def of(
-        self, logits: Float[Tensor, "batch d_vocab"], examples: Batch
-    ) -> Float[Tensor, " batch"]:
-        """The metric; `BadInput` if it is not one number per example."""
-        values = self.metric(logits, examples)
-        if values.shape != examples.targets.shape:
-            raise BadInput(
-                f"the metric has shape {tuple(values.shape)} for {len(examples)} "
-                "examples: it must be one number for each"
-            )
-        return values
-
-
-def logit_difference(wrong: Int[Tensor, "..."]) -> Metric:
-    """The logit of each example's target minus that of its wrong answer, [batch]."""
-
-    def metric(logits: Tensor, examples: Batch) -> Tensor:
-        require_answers(wrong, examples)
-        answers = torch.stack([examples.targets, wrong.to(logits.device)], dim=-1)
-        right, other = logits.gather(-1, answers).unbind(-1)
-        return right - other
-
-    return metric
-
-
-def require_answers(wrong: Tensor, examples: Batch) -> None:
-    """`BadInput` unless there is one wrong answer for each example."""
-    if wrong.shape != examples.targets.shape:
-        raise BadInput(
-            f"wrong answers of shape {tuple(wrong.shape)} for targets of shape "
-            f"{tuple(examples.targets.shape)}: one for each example"
-        )
-
-
-def target_log_prob(
-    logits: Float[Tensor, "batch d_vocab"], examples: Batch
-) -> Float[Tensor, " batch"]:
-    """The log-probability of each example's target; a metric."""
-    return logits.log_softmax(-1).gather(-1, examples.targets[:, None])[:, 0]
 
 
 @torch.no_grad()
@@ -108,22 +57,42 @@ def sweep(
     Raises:
         BadInput: if every cell is inert.
     """
-    cells = [cell_of(item) for item in grid.items]
-    values, moved = _values(model, examples, cells, reading)
-    if not bool(moved.any()):
-        raise NothingChanged("no intervention of the sweep changed an activation")
-    unedited = reading.of(answer_logits(model, examples, reading.at), examples)
+    swept = unproven_sweep(model, examples, grid, cell_of, reading)
+    require_moved(swept)
+    return swept
+
+
+@torch.no_grad()
+def unproven_sweep(
+    model: Model,
+    examples: Batch,
+    grid: Grid[Item],
+    cell_of: Callable[[Item], Edits],
+    reading: Reading,
+) -> Measurement:
+    """A sweep of some of the examples: all of its cells may be inert."""
+    cells = dict(enumerate(cell_of(item) for item in grid.items))
+    found = _values(model, examples, cells, reading)
+    order = range(len(cells))
+    values = torch.stack([found.values[number] for number in order])
+    moved = torch.stack([found.moved[number] for number in order])
     return Measurement(
         values.reshape(*(len(labels) for labels in grid.axes.values()), -1),
         (*grid.axes, "example"),
         grid.axes,
         name="metric",
         provenance={
-            "unedited": unedited.tolist(),
+            "unedited": found.unedited.tolist(),
             "inert": _labels(grid, ~moved.any(1)),
             "read_at": str(reading.at),
         },
     )
+
+
+def require_moved(swept: Measurement) -> None:
+    """`BadInput` if every cell is inert."""
+    if len(swept.provenance["inert"]) * swept.values.shape[-1] == swept.values.numel():
+        raise NothingChanged("no intervention of the sweep changed an activation")
 
 
 def change(swept: Measurement) -> Measurement:
@@ -170,18 +139,64 @@ def derived(swept: Measurement, values: Tensor, name: str) -> Measurement:
     )
 
 
+@dataclass
+class _Found:
+    """The metric without intervention and, by the number of a cell, with it.
+
+    Attributes:
+        unedited: the metric, example by example.
+        values: the same of every cell.
+        moved: whether the cell's edits moved an activation, example by example.
+    """
+
+    unedited: Float[Tensor, " batch"]
+    values: dict[int, Float[Tensor, " batch"]] = field(default_factory=dict)
+    moved: dict[int, Bool[Tensor, " batch"]] = field(default_factory=dict)
+
+
 def _values(
-    model: Model, examples: Batch, cells: Sequence[Edits], reading: Reading
-) -> tuple[Float[Tensor, "cell batch"], Bool[Tensor, "cell batch"]]:
-    """Metric and whether an activation moved, by cell and example."""
+    model: Model, examples: Batch, cells: Mapping[int, Edits], reading: Reading
+) -> _Found:
+    """What is found of numbered cells, as branches where that is exact."""
+    branches = {number: cell for number, cell in cells.items() if has_cone(cell)}
+    branching = branching_of(model, examples) if branches else None
+    if branching is None:
+        unedited = reading.of(answer_logits(model, examples, reading.at), examples)
+        found, rest = _Found(unedited), cells
+    else:
+        begun = cone(model, branching, examples, branches, reading)
+        found = _branched(begun, examples, branches, reading)
+        rest = {number: cells[number] for number in cells if number not in branches}
+    if rest:
+        _run_in_chunks(model, examples, rest, reading, found)
+    return found
+
+
+def _branched(
+    begun: Cone, examples: Batch, cells: Mapping[int, Edits], reading: Reading
+) -> _Found:
+    readout = readout_of(begun.model)
+    found = _Found(reading.of_residual(begun.unedited, examples, readout))
+    for answer in begun.walk(cells):
+        metric = reading.of_residual(answer.residual, examples, readout)
+        found.values[answer.cell], found.moved[answer.cell] = metric, answer.moved.cpu()
+    return found
+
+
+def _run_in_chunks(
+    model: Model,
+    examples: Batch,
+    cells: Mapping[int, Edits],
+    reading: Reading,
+    found: _Found,
+) -> None:
+    """Find what cells do that share passes over repeated prompts."""
     starts = _starts(cells)
     residuals: Mapping[Site, Tensor] = {}
     if can_resume(model):
         wanted = {Site("resid_pre", layer) for layer in starts if layer != LAST_LAYER}
         residuals = activations(model, examples, sorted(wanted))
     n_examples = len(examples.targets)
-    values: dict[int, Tensor] = {}
-    moved: dict[int, Tensor] = {}
     for start, numbers in starts.items():
         for part in _parts(numbers, examples.tokens.numel(), reading.tokens_at_once):
             chunk = _Chunk([cells[number] for number in part], n_examples)
@@ -189,13 +204,8 @@ def _values(
             logits = chunk.logits(model, examples, residual, start, reading.at)
             by_cell = torch.split(logits, n_examples)
             metrics = [reading.of(rows, examples) for rows in by_cell]
-            values |= zip(part, metrics, strict=True)
-            moved |= zip(part, chunk.moved, strict=True)
-    order = range(len(cells))
-    return (
-        torch.stack([values[number] for number in order]),
-        torch.stack([moved[number] for number in order]),
-    )
+            found.values |= zip(part, metrics, strict=True)
+            found.moved |= zip(part, chunk.moved, strict=True)
 
 
 class _Chunk:
@@ -237,10 +247,10 @@ class _Chunk:
         return apply
 
 
-def _starts(cells: Sequence[Edits]) -> dict[int, list[int]]:
+def _starts(cells: Mapping[int, Edits]) -> dict[int, list[int]]:
     """The numbers of the cells by the first block that they change."""
     starts: dict[int, list[int]] = defaultdict(list)
-    for number, cell in enumerate(cells):
+    for number, cell in cells.items():
         layers = [s.layer if s.kind != "logits" else LAST_LAYER for s in cell]
         starts[min(layers)].append(number)
     return dict(sorted(starts.items()))

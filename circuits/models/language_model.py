@@ -53,8 +53,10 @@ class LanguageModel:
         self,
         tokens: Int[Tensor, "batch pos"],
         mask: Bool[Tensor, "batch pos"] | None = None,
-    ) -> Float[Tensor, "batch pos d_vocab"]:
+    ) -> Float[Tensor, "batch read d_vocab"]:
         """Logits at every position; those at padded positions mean nothing.
+
+        In a block of `hooks.reading`, at the positions that are read.
 
         Positions are counted from each prompt's first real token, so a prompt gets the
         same numbers alone and padded on either side.

@@ -2,6 +2,8 @@
 
 import math
 import tempfile
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,21 @@ def fine_tuned(
     config: FineTuning,
 ) -> LanguageModel:
     """Train a copy of a model on lists of facts in the order of a curriculum.
+
+    See `fine_tuned_phases`; this is the model after the last one.
+    """
+    # One at a time in memory.
+    return deque(fine_tuned_phases(model, curriculum, lists, seed, config), 1).pop()
+
+
+def fine_tuned_phases(
+    model: LanguageModel,
+    curriculum: Curriculum,
+    lists: Lists,
+    seed: int,
+    config: FineTuning,
+) -> Iterator[LanguageModel]:
+    """The copy of a model at the end of every phase of a curriculum.
 
     The run is dropped; `trained.finetuning` with a folder of one's own keeps it.
 
@@ -57,7 +74,8 @@ def fine_tuned(
             },
         )
         train(run, [arm], engine=Engine(str(model.device), save_seconds=math.inf))
-        trained = restore(run, arm, seed)
-    trained = trained.requires_grad_(False).to(model.device)
-    name = f"{model.name} after {curriculum.name}"
-    return wrap(trained, model.tokenizer, backend=backend, name=name)
+        for step in arm.save_steps:
+            trained = restore(run, arm, seed, step=step)
+            trained = trained.requires_grad_(False).to(model.device)
+            name = f"{model.name} after {curriculum.name}"
+            yield wrap(trained, model.tokenizer, backend=backend, name=name)

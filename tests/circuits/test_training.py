@@ -135,11 +135,24 @@ def test_processes_give_the_bits_of_this_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_process_refuses_is_refused_here(tmp_path: Path) -> None:
+def test_what_a_process_refuses_is_refused_here_when_the_others_are_done(
+    tmp_path: Path,
+) -> None:
     run, arms = started(tmp_path)
-    state = run.path / NAMES[0] / "group-0" / "state.safetensors"
-    state.parent.mkdir(parents=True)
-    state.write_bytes(b"half a fi")
-    with pytest.raises(BadInput, match=r"cannot read .*state\.safetensors"):
-        train_in_processes(run, arms[:1], jobs=2, observer=Observer())
+    plan = run.path / NAMES[0] / "plan.json"
+    plan.parent.mkdir(parents=True)
+    plan.write_bytes(b"half a fi")
+    with pytest.raises(BadInput, match=r"cannot read .*plan\.json"):
+        train_in_processes(run, arms, jobs=2, observer=Observer())
     assert not run.is_done(NAMES[0])
+    assert run.is_done(NAMES[1])
+
+
+def test_a_finished_arm_that_was_changed_is_not_built_upon(
+    request_for: Request,
+) -> None:
+    run = prepare(request_for)
+    train_run(run, jobs=1, only="net")
+    (run.path / "net" / "metrics.safetensors").write_bytes(b"")
+    with pytest.raises(BadInput, match=r"metrics\.safetensors was changed"):
+        train_run(run, jobs=1)

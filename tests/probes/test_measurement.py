@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 
 from probes.measurement import Measurement
 
@@ -189,3 +189,29 @@ def test_to_xarray_keeps_axes_labels_unit_and_provenance():
     assert array.attrs["seeds"] == [0, 1]
     half = Measurement(torch.ones(2, dtype=torch.bfloat16), ("layer",))
     assert half.to_xarray().dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"axes": 3},
+        {"labels": [1]},
+        {"labels": {"layer": 5}},
+        {"axes": ["a", "b", "c"]},
+        {"unknown": 1},
+        {"schema": None},
+    ],
+)
+def test_a_header_that_does_not_fit_is_one_documented_error(tmp_path, change):
+    header = {
+        **{"schema": 1, "axes": ["layer"], "labels": {}, "name": "n", "unit": ""},
+        **{"provenance": {}, **change},
+    }
+    path = tmp_path / "odd.safetensors"
+    metadata = {"measurement": json.dumps(header)}
+    path.write_bytes(save({"values": torch.zeros(2)}, metadata=metadata))
+    with pytest.raises(ValueError, match=r"odd\.safetensors is not a stored Measure"):
+        Measurement.load(path)
+    path.write_bytes(save({"values": torch.zeros(2)}, {"measurement": "[1]"}))
+    with pytest.raises(ValueError, match="not a stored Measurement"):
+        Measurement.load(path)

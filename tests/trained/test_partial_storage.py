@@ -44,9 +44,10 @@ def test_an_interrupted_partial_run_goes_on_to_the_same_bits(tmp_path: Path) -> 
         return squared_error(model, data)
 
     stage = net_stage(trainable=("second",), loss=fail_once)
+    arm = replace(PARTIAL, stages=(stage,))
     with pytest.raises(KeyboardInterrupt):
-        train(broken, [replace(PARTIAL, stages=(stage,))], engine=engine)
-    train(broken, [PARTIAL], engine=engine)
+        train(broken, [arm], engine=engine)
+    train(broken, [arm], engine=engine)
 
     assert torch.equal(
         broken.weights("net")["second"], unbroken.weights("net")["second"]

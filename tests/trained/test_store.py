@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tests.toy import SEEDS, Net, net_arm, net_stage
-from trained import store
+from trained import files, store
 from trained.errors import BadInput
 from trained.store import Run, read_json, read_tensors, write_json, write_tensors
 from trained.trainer import Engine
@@ -65,7 +65,7 @@ def test_an_interrupted_write_leaves_the_old_tensors(
         Path(path).write_bytes(b"half a file")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "save_file", half)
+    monkeypatch.setattr(files, "save_file", half)
     with pytest.raises(KeyboardInterrupt):
         write_tensors(file, {"a": torch.ones(2)})
     assert torch.equal(read_tensors(file)[0]["a"], torch.zeros(2))
@@ -80,7 +80,7 @@ def test_a_full_disk_leaves_the_old_json(
     def full(_descriptor: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(store.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         write_json(file, {"a": 2})
     assert read_json(file) == {"a": 1}
@@ -216,7 +216,7 @@ def test_one_changed_byte_is_refused(run: Run, name: str) -> None:
     content[-1] ^= 1
     file.write_bytes(content)
     read = run.metrics if name == "metrics" else run.weights
-    assert refusal(read, "net") == f"{file} was changed since it was written"
+    assert f"{file} was changed since it was written" in refusal(read, "net")
 
 
 def test_a_file_that_is_not_in_the_record_is_refused(run: Run) -> None:
@@ -254,6 +254,70 @@ def test_weights_of_another_model_are_refused(run: Run, kind: str) -> None:
     run.finish("net", {"step": torch.zeros(1)}, run.record("net"))
     message = refusal(restore, run, ARM, 4)
     assert message == f"{run.path}/net holds another model's weights"
+
+
+def nan(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor * float("nan")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(nan, "first of this seed is not a number"), (torch.Tensor.half, "torch.float16")],
+)
+def test_weights_that_are_no_numbers_or_of_another_type_are_refused(
+    run: Run, change: Callable[[torch.Tensor], torch.Tensor], message: str
+) -> None:
+    weights = {name: change(t) for name, t in run.weights("net").items()}
+    run.save_weights("net", 2, weights)
+    run.finish("net", {"step": torch.zeros(1)}, run.record("net"))
+    assert message in refusal(restore, run, ARM, 4)
+
+
+def edit_json(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps({**read_json(file), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": []}, "seeds must be whole numbers"),
+        ({"seeds": [0, 0, 4]}, "none twice"),
+        ({"saved_steps": []}, "saved_steps must be whole numbers"),
+        ({"saved_steps": ["../../x"]}, "saved_steps must be whole numbers"),
+        ({"saved_steps": [True]}, "saved_steps must be whole numbers"),
+        ({"files": {"../x": "0" * 64}}, "'../x' is not a file beside it"),
+        ({"files": {"weights-2.safetensors": 3}}, "with a sha256"),
+        ({"failed": [3]}, "'failed' does not give a reason per seed"),
+        ({"failed": {"x": "y"}}, "'failed' does not give a reason per seed"),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused(
+    run: Run, changes: dict[str, object], message: str
+) -> None:
+    edit_json(run.path / "net" / "arm.json", **changes)
+    assert message in refusal(run.weights, "net")
+
+
+@pytest.mark.parametrize("name", ["..", "../net", "/etc", "a/b", ""])
+def test_the_name_of_an_arm_is_no_path(run: Run, name: str) -> None:
+    assert "cannot be the name of an arm" in refusal(run.weights, name)
+
+
+@pytest.mark.parametrize("schema", [1, 3, None, "2"])
+def test_a_run_of_another_schema_is_not_come_back_to(
+    new_run: NewRun, schema: object
+) -> None:
+    run = new_run()
+    asked = {k: v for k, v in run.manifest.items() if k != "schema"}
+    edit_json(run.path / "manifest.json", schema=schema)
+    message = refusal(Run.create, run.path, asked)
+    assert f"schema {schema}; this version reads 2" in message
+
+
+def test_a_manifest_that_was_edited_after_training_is_refused(run: Run) -> None:
+    assert run.verify("net", SEEDS) == 3
+    edit_json(run.path / "manifest.json", preset="paper")
+    assert "was changed since arm net was trained" in refusal(run.verify, "net", SEEDS)
 
 
 def test_a_broken_record_of_an_arm_is_refused(run: Run) -> None:

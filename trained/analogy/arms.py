@@ -1,8 +1,8 @@
 """What the analogy study trains, at a configuration.
 
 `block-*` is the one-layer block with layer-wise stages, `relu-*` the ReLU block end to
-end at two init scales, `gpt-*` GPT-2 from scratch on the same prompts, `linear` the
-deep linear network, its layers trained one after the other from the bottom.
+end at two init scales, `gpt-*` GPT-2 from scratch on the same prompts, `linear-*`
+deep linear networks, their layers trained one after the other from the bottom.
 """
 
 from dataclasses import replace
@@ -35,7 +35,8 @@ from .task import (
 
 TWINNED = (
     *("*-joint*", "*-SA", "block-AS_T", "relu-*-AS_E", "gpt-AS_E"),
-    *("*-bridge", "*-no_bridge", "block-permuted*", "block-half_bridge", "linear"),
+    *("*-bridge", "*-no_bridge", "block-permuted*", "block-half_bridge", "linear-*"),
+    *("block-AS_T-replay", "gpt-labelled"),
 )
 """The arms, as patterns, that claims of the paper and their controls rest on."""
 
@@ -69,11 +70,16 @@ def relu_arms(config: Config) -> tuple[Arm, ...]:
     What attribution before similarity does here depends on the reading and on the
     scale, so both readings run at both scales.
     """
-    return tuple(
+    found = [
         _relu_arm(config, scale, name)
         for scale in ("main", "small")
         for name in config.curricula
         if config.ours or name != "AS_T"
+    ]
+    few = config.null_seeds
+    return tuple(
+        replace(arm, max_seeds=few) if arm.name.endswith("AS_T") else arm
+        for arm in found
     )
 
 
@@ -123,17 +129,58 @@ def gpt_arms(config: Config) -> tuple[Arm, ...]:
             for k in config.gpt_ks
         ]
         result.append(_gpt_null(config, "permuted", curriculum("permuted", k)))
-    for name in ("SA", "AS_T", "AS_E"):
-        if name in config.curricula and (config.ours or name != "AS_T"):
-            taught = curriculum(name, k)
-            result.append(_gpt_arm(config, f"gpt-{name}", taught))
-            if config.ours and name != "SA":
-                again = taught.with_replay()
-                result.append(_gpt_null(config, f"{name}-replay", again))
+    for name in ("SA", "AS_E"):
+        if name in config.curricula:
+            result.append(_gpt_arm(config, f"gpt-{name}", curriculum(name, k)))
+    if "AS_E" in config.curricula:
+        again = curriculum("AS_E", k).with_replay()
+        result.append(_gpt_null(config, "AS_E-replay", again))
+    if "AS_T" in config.curricula and config.ours:
+        taught = curriculum("AS_T", k)
+        result.append(_gpt_null(config, "AS_T", taught))
+        result.append(_gpt_null(config, "AS_T-replay", taught.with_replay()))
     for name in ("bridge", "no_bridge"):
         result.append(_gpt_arm(config, f"gpt-{name}", curriculum(name, k)))
     result.append(_gpt_null(config, "decoy", curriculum("decoy", k)))
-    return tuple(result)
+    own = replace(_gpt_labelled(config, shared=False), max_seeds=config.null_seeds)
+    return (*result, _gpt_labelled(config, shared=True), own)
+
+
+def _gpt_labelled(config: Config, *, shared: bool) -> Arm:
+    """GPT-2 on single tokens with labels, for Figure 1b.
+
+    Args:
+        config: the configuration.
+        shared: whether inputs share a label, or as a null each has its own.
+    """
+    sizes = config.labelled
+    data = labelled(sizes.n_labels, sizes.inputs_per_label)
+    if not shared:
+        data = data.with_targets(torch.arange(len(data)))
+    shape = DecoderConfig(
+        d_vocab=len(data),
+        d_vocab_out=int(data.targets.max()) + 1,
+        d_model=sizes.width,
+        n_layers=config.gpt.layers,
+        n_heads=config.gpt.heads,
+        n_ctx=1,
+        head="untied",
+        embedding="orthonormal",
+        init_std=config.gpt.init_std,
+    )
+    stage = Stage(
+        "labels",
+        config.gpt.steps,
+        _adamw(config),
+        _label_loss,
+        lambda _seed, _step: data,
+    )
+    name = "gpt-labelled" if shared else "gpt-own_labels"
+    return Arm(name, partial(_decoder, shape), (stage,), record_every=10)
+
+
+def _adamw(config: Config) -> Optimiser:
+    return Optimiser("adamw", config.gpt.lr, weight_decay=config.gpt.weight_decay)
 
 
 def _gpt_null(config: Config, name: str, taught: Curriculum) -> Arm:
@@ -148,7 +195,7 @@ def _gpt_arm(config: Config, name: str, taught: Curriculum) -> Arm:
         Stage(
             f"phase {index}",
             sizes.steps,
-            Optimiser("adamw", sizes.lr, weight_decay=sizes.weight_decay),
+            _adamw(config),
             premise_loss,
             world.draw(phase),
             stop_below=sizes.loss,
@@ -182,14 +229,17 @@ def _decoder(shape: DecoderConfig, seed: int) -> Decoder:
 
 
 def linear_arms(config: Config) -> tuple[Arm, ...]:
-    """One deep linear network.
+    """Deep linear networks, one for every number of inputs that share a label.
 
     Each layer's turn adds to h(x) a multiple of the head row of x's label, so inputs
     with one label align a little more at every layer (Theorem 6). Falsified by a
     same-label cosine that falls from one layer to the next.
     """
-    sizes = config.linear
-    data = labelled(sizes)
+    return tuple(_linear_arm(config.linear, k) for k in config.linear.inputs_per_label)
+
+
+def _linear_arm(sizes: Linear, inputs: int) -> Arm:
+    data = labelled(sizes.n_labels, inputs)
     stages = tuple(
         Stage(
             f"layer {layer}",
@@ -201,17 +251,19 @@ def linear_arms(config: Config) -> tuple[Arm, ...]:
         )
         for layer in range(sizes.layers - 1)
     )
-    return (Arm("linear", partial(_deep_linear, sizes), stages, record_every=1),)
+    build = partial(_deep_linear, sizes, len(data))
+    return Arm(f"linear-{inputs}", build, stages, record_every=1)
 
 
-def labelled(sizes: Linear) -> Batch:
+def labelled(n_labels: int, inputs: int) -> Batch:
     """Inputs of one token each; those of a label follow each other."""
-    labels = torch.arange(sizes.n_labels).repeat_interleave(sizes.inputs_per_label)
+    labels = torch.arange(n_labels).repeat_interleave(inputs)
     return Batch(torch.arange(len(labels))[:, None], labels)
 
 
-def _deep_linear(sizes: Linear, seed: int) -> DeepLinear:
-    return DeepLinear(sizes, generator=generator(seed, "analogy", "linear"))
+def _deep_linear(sizes: Linear, n_inputs: int, seed: int) -> DeepLinear:
+    source = generator(seed, "analogy", "linear", n_inputs)
+    return DeepLinear(sizes, n_inputs, generator=source)
 
 
 def _label_loss(model: Any, data: Batch) -> Float[Tensor, ""]:

@@ -1,29 +1,23 @@
 """The one-layer block, stage by stage: attention and values first, the head after.
 
 Every phase of a curriculum ends with the head; only the first one trains attention
-and values (stage 1), except in the `replay` arms. The paper's claim that attribution
+and values (stage 1), except in the `unfrozen` arms. The paper's claim that attribution
 before similarity does not transfer is a claim about these frozen values.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
-from torch.nn.functional import one_hot
 
 from trained.arm import Arm, Stage, gradient_descent
 from trained.seeding import generator
 
 from .config import Config
+from .head import AcceleratedDescent, HeadDescent, HeadFit
 from .model import ATTENTION, HEAD, LinearBlock
 from .task import (
     Curriculum,
     Phase,
-    Premises,
     curriculum,
     metrics,
     premise_loss,
@@ -31,23 +25,33 @@ from .task import (
 )
 from .theory import Alignment
 
+PLAIN_CHUNK = 5000
+"""Steps of plain descent between two looks at its loss, where it takes very many."""
+
 
 def block_arms(config: Config) -> tuple[Arm, ...]:
     """Every arm of the one-layer block."""
     main, result, nulls = config.multiplicity, [], []
     if "joint" in config.curricula:
         result += [_plain(config, "joint", k) for k in config.block_ks]
+        result += [_limit(config, k) for k in config.block.limit_ks]
         nulls += [_plain(config, name, main) for name in ("permuted", "omitted")]
-        nulls.append(_large(config))
+        nulls += [_large(config), _weak(config)]
     if "SA" in config.curricula:
-        result.append(_sequence(config, "SA"))
+        result += [_similarity_first(config)]
+        nulls += [_unfrozen(config, "SA")]
     for name in ("AS_T", "AS_E"):
         if name in config.curricula:
-            result += [_sequence(config, name), _replay(config, name)]
+            result.append(_attribution_first(config, name))
+    if "AS_T" in config.curricula:
+        result += [_replay(config, "AS_T"), _unfrozen(config, "AS_T")]
+        nulls.append(_replay(config, "given"))
+        if config.head.plain_steps:
+            nulls.append(_by_plain_descent(config))
     result += [_plain(config, name, main) for name in ("bridge", "no_bridge")]
     others = ("permuted_bridge", "half_bridge", "decoy")
     nulls += [_plain(config, name, main) for name in others]
-    few = [replace(arm, max_seeds=config.null_seeds) for arm in nulls]
+    few = [replace(arm, max_seeds=arm.max_seeds or config.null_seeds) for arm in nulls]
     return (*result, *few)
 
 
@@ -57,8 +61,14 @@ def first_phase_step(config: Config) -> int:
 
 
 def fitted_step(config: Config) -> int:
-    """The step at which an arm of two phases has just fitted its second."""
+    """The step at which AS has just fitted its second phase."""
     return first_phase_step(config) + _fit_chunks(config)
+
+
+def later_steps(config: Config) -> tuple[int, ...]:
+    """The steps of AS that are kept from the first full fit to convergence."""
+    fitted = fitted_step(config)
+    return tuple(fitted + i for i in range(config.head.rounds + 1))
 
 
 def _chunks(config: Config) -> int:
@@ -89,40 +99,92 @@ def _large(config: Config) -> Arm:
     return _arm(config, "block-large_init", taught, stages, larger=larger)
 
 
-def _sequence(config: Config, name: str) -> Arm:
-    """Two phases: the second trains the head alone, first until it just fits."""
+def _limit(config: Config, k: int) -> Arm:
+    """Stage 1 of joint training, stronger, for the limit of many copies."""
+    taught = curriculum("joint", k)
+    stage = _values(config, taught, taught.phases[0], share=config.values.limit)
+    return _arm(config, f"block-limit-k{k}", taught, (stage,))
+
+
+def _weak(config: Config) -> Arm:
+    """The null of the limit: many copies, stage 1 as it is elsewhere."""
+    taught = curriculum("joint", config.block.limit_k)
+    stage = _values(config, taught, taught.phases[0])
+    return _arm(config, "block-weak", taught, (stage,))
+
+
+def _similarity_first(config: Config) -> Arm:
+    """Two phases: the second trains the head alone."""
+    taught = curriculum("SA", config.multiplicity)
+    late = _head(config, taught, taught.phases[1], rate=config.head.rate, name="late")
+    stages = (*_first_phase(config, taught), late)
+    return _arm(config, "block-SA", taught, stages, [first_phase_step(config)])
+
+
+def _attribution_first(config: Config, name: str) -> Arm:
+    """The second phase trains the head alone, first until it just fits."""
     taught = curriculum(name, config.multiplicity)
-    early, fit, late = _two_phases(config, name, taught)
-    saved = [first_phase_step(config), fitted_step(config)]
-    saved = saved[:1] if name == "SA" else saved
-    return _arm(config, f"block-{name}", taught, (*early, fit, late), saved)
+    stages = (*_first_phase(config, taught), *_to_convergence(config, taught))
+    saved = [first_phase_step(config), *later_steps(config)]
+    return _arm(config, f"block-{name}", taught, stages, saved)
 
 
 def _replay(config: Config, name: str) -> Arm:
-    """The attribution stays in the second phase; once that fits, V is let go briefly.
-
-    Up to `fitted_step` attention and values are frozen, after it they take as many
-    small steps as stage 1 has, then the head goes on.
-    """
+    """The same, with the attribution in the second phase too."""
     taught = curriculum(name, config.multiplicity).with_replay()
-    early, fit, late = _two_phases(config, name, taught)
-    again = _values(config, taught, taught.phases[1], share=config.values.unfrozen)
-    stages, saved = (*early, fit, again, late), [fitted_step(config)]
+    stages = (*_first_phase(config, taught), *_to_convergence(config, taught))
+    saved = later_steps(config)
     return _arm(config, f"block-{name}-replay", taught, stages, saved)
 
 
-def _two_phases(
-    config: Config, name: str, taught: Curriculum
-) -> tuple[tuple[Stage, Stage], Stage, Stage]:
-    """The stages of the first phase; of the second, until it fits and after that."""
-    first, second = taught.phases
-    rate = config.head.late_rate if name == "AS_T" else config.head.rate
-    early = (
-        _values(config, taught, first),
-        _head(config, taught, first, rate=config.head.first_rate),
+def _unfrozen(config: Config, name: str) -> Arm:
+    """The second phase goes as the first: attention and values, then the head."""
+    taught = curriculum(name, config.multiplicity)
+    again = _values(config, taught, taught.phases[1], share=config.values.unfrozen)
+    stages = (*_first_phase(config, taught), again, *_rounds(config, taught))
+    return _arm(config, f"block-{name}-unfrozen", taught, stages)
+
+
+def _by_plain_descent(config: Config) -> Arm:
+    """AS_T as in Theorem 3, its second phase at a constant rate; one seed."""
+    taught = curriculum("AS_T", config.multiplicity)
+    late = replace(
+        _head(config, taught, taught.phases[1], rate=config.head.late_rate),
+        name="late",
+        steps=max(1, config.head.plain_steps // PLAIN_CHUNK),
+        loss=HeadDescent(PLAIN_CHUNK, _mean_rate(config, config.head.late_rate)),
     )
-    fit = _fit(config, taught, second, rate=rate)
-    return early, fit, _head(config, taught, second, rate=rate, name="late")
+    stages = (*_first_phase(config, taught), late)
+    return replace(_arm(config, "block-AS_T-plain", taught, stages), max_seeds=1)
+
+
+def _first_phase(config: Config, taught: Curriculum) -> tuple[Stage, Stage]:
+    phase = taught.phases[0]
+    return (
+        _values(config, taught, phase),
+        _head(config, taught, phase, rate=config.head.first_rate),
+    )
+
+
+def _to_convergence(config: Config, taught: Curriculum) -> tuple[Stage, ...]:
+    """The head on the second phase: until it just fits, then to a small loss."""
+    return (_fit(config, taught, taught.phases[1]), *_rounds(config, taught))
+
+
+def _rounds(config: Config, taught: Curriculum) -> tuple[Stage, ...]:
+    """Rounds of accelerated descent on the second phase, each twice as long."""
+    return tuple(
+        Stage(
+            f"round {i}",
+            1,
+            gradient_descent(1.0),
+            AcceleratedDescent(config.head.first_round * 2**i, config.head.boost),
+            taught.world(config.block.n_entities).draw(taught.phases[1]),
+            trainable=HEAD,
+            stop_below=config.head.loss,
+        )
+        for i in range(config.head.rounds)
+    )
 
 
 def _arm(
@@ -161,7 +223,7 @@ def _values(
 ) -> Stage:
     """Stage 1: attention and values, the head frozen."""
     return Stage(
-        "values" if share == 1 else "values again",
+        "values" if share == 1 else f"values x {share:g}",
         config.values.steps,
         gradient_descent(Alignment.at(config).rate * share),
         premise_loss,
@@ -178,21 +240,21 @@ def _head(
         name,
         _chunks(config),
         gradient_descent(1.0),
-        HeadDescent(_mean_rate(config, rate), config.head.check_every),
+        HeadDescent(config.head.check_every, _mean_rate(config, rate)),
         taught.world(config.block.n_entities).draw(phase),
         trainable=HEAD,
         stop_below=config.head.loss,
     )
 
 
-def _fit(config: Config, taught: Curriculum, phase: Phase, *, rate: float) -> Stage:
+def _fit(config: Config, taught: Curriculum, phase: Phase) -> Stage:
     """The head until every premise of the phase is answered, and no further."""
-    mean_rate = _mean_rate(config, rate)
+    rate = config.head.late_rate if "S_src" not in phase else config.head.rate
     return Stage(
         "fit",
         _fit_chunks(config),
         gradient_descent(1.0),
-        HeadDescent(mean_rate, config.head.fit_every, value="margin"),
+        HeadFit(config.head.fit_every, _mean_rate(config, rate)),
         taught.world(config.block.n_entities).draw(phase),
         trainable=HEAD,
         stop_below=0.0,
@@ -206,56 +268,3 @@ def _mean_rate(config: Config, rate: float) -> float:
     square of the width.
     """
     return rate * (512 / config.block.d_model) ** 2 / config.block.n_neurons
-
-
-@dataclass(frozen=True)
-class HeadDescent:
-    """Many exact gradient steps on the block's head as one step of the engine.
-
-    With attention and values frozen, stage 2 is softmax regression on fixed features
-    H. Its logits obey F <- F - rate scale^2 (H H^T) R with R = weights (softmax(F) -
-    onehot), so the iteration needs neither the head nor autograd; the head itself is
-    rebuilt at the end from the sum of the R. A loss whose gradient is the head's
-    whole displacement: train it with gradient descent at rate 1. Its value is the
-    quantity before the steps, so `stop_below` keeps its meaning.
-    """
-
-    rate: float
-    """Learning rate of the mean neuron: each neuron's rate divided by m."""
-    iterations: int
-    value: str = "loss"
-    """`loss`, or `margin`: the largest lead of a wrong answer, negative once every
-    premise is answered."""
-
-    def __call__(self, model: LinearBlock, data: Premises) -> Float[Tensor, ""]:
-        """The quantity, with the displacement as its gradient."""
-        displacement, value = self._descend(model, data)
-        product = (model.head * displacement).sum()
-        return value + product - product.detach()
-
-    def _descend(self, model: LinearBlock, data: Premises) -> tuple[Tensor, Tensor]:
-        features = model.features(data.facts.tokens)[:, 0].detach()
-        logits = model.scale * features @ model.head.detach().mT
-        right = one_hot(data.facts.targets, logits.shape[-1]).to(logits)
-        weights = data.weights[:, None]
-        value = _VALUES[self.value](logits, right, weights)
-        gram = self.rate * model.scale**2 * features @ features.mT * data.weights
-        total = torch.zeros_like(logits)
-        for _ in range(self.iterations):
-            excess = logits.softmax(-1).sub_(right)
-            total.add_(excess)
-            logits.sub_(gram @ excess)
-        displacement = self.rate * model.scale * (weights * total).mT @ features
-        return displacement, value
-
-
-def _loss(logits: Tensor, right: Tensor, weights: Tensor) -> Tensor:
-    return -(weights * right * logits.log_softmax(-1)).sum()
-
-
-def _margin(logits: Tensor, right: Tensor, _weights: Tensor) -> Tensor:
-    lead = (logits - 1e9 * right).amax(-1) - (logits * right).sum(-1)
-    return lead.amax(-1)
-
-
-_VALUES: dict[str, Any] = {"loss": _loss, "margin": _margin}

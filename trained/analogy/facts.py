@@ -24,8 +24,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
+from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
+
+from trained.errors import BadInput, unknown
 
 Relation = Literal[
     "AtLocation", "MadeOf", "UsedFor", "CapableOf", "HasProperty", "PartOf"
@@ -58,10 +61,32 @@ class Fact:
     category: str
 
 
-def load_facts() -> tuple[Fact, ...]:
-    """The shipped facts, in file order; no subject occurs twice."""
+def load_facts(file: str | None = None) -> tuple[Fact, ...]:
+    """The shipped facts, in file order; no subject occurs twice.
+
+    Args:
+        file: a file of one's own instead, a JSON object with the fields of `Fact` in
+            every line.
+    """
+    if file is not None:
+        return tuple(_own_facts(Path(file)))
     text = resources.files(__package__).joinpath("facts.json").read_text("utf-8")
     return tuple(Fact(**row) for row in json.loads(text))
+
+
+def _own_facts(file: Path) -> Iterator[Fact]:
+    """The facts of a file; `BadInput` names the line that is none."""
+    if not file.is_file():
+        raise BadInput(f"{file}: no such file of facts")
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), start=1):
+        try:
+            row: dict[str, Any] = json.loads(line)
+            fact = Fact(**{name: str(row[name]) for name in row})  # type: ignore[arg-type]
+        except (ValueError, TypeError, AttributeError) as error:
+            raise BadInput(f"{file}, line {number}: {error}") from error
+        if fact.relation not in TEMPLATES:
+            raise unknown(f"relation in line {number}", fact.relation, TEMPLATES)
+        yield fact
 
 
 def similarity_sentence(fact: Fact, subject: str) -> str:

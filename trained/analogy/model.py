@@ -189,10 +189,9 @@ class DeepLinear(HookedRootModule):
     W_E: Tensor
     head: Tensor
 
-    def __init__(self, sizes: Linear, *, generator: Generator) -> None:
+    def __init__(self, sizes: Linear, n_inputs: int, *, generator: Generator) -> None:
         super().__init__()
         width, n_labels = sizes.width, sizes.n_labels
-        n_inputs = n_labels * sizes.inputs_per_label
         draw = torch.randn(width, n_inputs, generator=generator)
         inputs = torch.linalg.qr(draw).Q.mT.contiguous()
         self.register_buffer("W_E", inputs, persistent=False)

@@ -190,7 +190,8 @@ def curriculum(name: str, k: int) -> Curriculum:
     """A curriculum by name; k is the multiplicity of the joint ones.
 
     AS_T and AS_E are the two readings of "attribution, then similarity": the data of
-    Theorem 3 and the description of Section 5.
+    Theorem 3 and the description of Section 5; `given` is AS_T whose first phase knows
+    the targets already.
     """
     joint = {"S_src": k, "S_tgt": k, "A": 1}
     every = {
@@ -198,6 +199,9 @@ def curriculum(name: str, k: int) -> Curriculum:
         "SA": Curriculum("analogy", ({"S_src": 1, "S_tgt": 1}, {"A": 1})),
         "AS_T": Curriculum("analogy", ({"S_src": 1, "A": 1}, {"S_tgt": 1})),
         "AS_E": Curriculum("analogy", ({"A": 1}, {"S_src": 1, "S_tgt": 1})),
+        "given": Curriculum(
+            "analogy", ({"S_src": 1, "A": 1, "S_tgt": 1}, {"S_tgt": 1})
+        ),
         "permuted": Curriculum("analogy", ({"S_src": k, "S_tgt+1": k, "A": 1},)),
         "omitted": Curriculum("analogy", ({"S_src": k, "A": 1},)),
         "bridge": Curriculum("two-hop", ({"H1": k, "ID": k, "H2": 1},)),

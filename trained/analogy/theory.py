@@ -40,13 +40,17 @@ class Alignment:
         """The noise-to-signal ratio rho squared."""
         return self.block.n_neurons / self.step_size(n_facts) ** 2
 
-    def joint(self, k: int | float) -> float:
+    def joint(self, k: int | float, strength: float = 1.0) -> float:
         """Cosine of source and target after joint training, or with the bridge.
+
+        Args:
+            k: copies of the similarity premises.
+            strength: of stage 1, in units of the configuration's.
 
         >>> round(Alignment(BlockSizes(100, 512), Values()).joint(3), 3)
         0.91
         """
-        rho2 = self.noise((2 * k + 1) * self.block.n_entities)
+        rho2 = self.noise((2 * k + 1) * self.block.n_entities / strength)
         return k**2 / sqrt((k**2 + 1 + rho2) * (k**2 + rho2))
 
     def similarity_first(self) -> float:
@@ -63,11 +67,15 @@ class Alignment:
         return 4 / sqrt(self.block.n_entities * self.block.d_model)
 
 
-def depth_cosine(sizes: Linear) -> float:
+def depth_cosine(sizes: Linear, inputs: int = 2) -> float:
     """Cosine of two inputs with one label after the last hidden layer (Theorem 6).
 
     While no answer is sure, a layer's turn adds to h = x + a w, w the head row of its
     label, alpha times the inner product with every input of the label.
+
+    Args:
+        sizes: of the network.
+        inputs: that share a label.
 
     >>> round(depth_cosine(Linear(layers=2)), 3), round(depth_cosine(Linear()), 2)
     (0.055, 1.0)
@@ -75,5 +83,5 @@ def depth_cosine(sizes: Linear) -> float:
     alpha = sizes.rate * sizes.steps / 64 * (1 - 1 / sizes.n_labels)
     along = 0.0
     for _ in range(sizes.layers - 1):
-        along += alpha * (1 + sizes.inputs_per_label * along**2)
+        along += alpha * (1 + inputs * along**2)
     return along**2 / (1 + along**2)

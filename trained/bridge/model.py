@@ -21,7 +21,6 @@ from torch.nn.functional import cross_entropy, normalize
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from probes.alignment import nearest_match_accuracy
 from probes.weights import diagonal_excess
 from trained.arm import adam
 from trained.decoder import Decoder
@@ -129,40 +128,43 @@ def reread(model: EmbMLP, facts: Facts, *, steps: int, lr: float) -> EmbMLP:
     return other
 
 
-def accuracy(
-    model: Model,
-    data: Mapping[str, Batch],
-    *,
-    name: str,
-    among: slice = slice(None),
-) -> Float[Tensor, ""]:
-    """Share of prompts whose best token, among some, is the target, in [0, 1]."""
-    batch = data[name]
-    best = model(batch.tokens)[:, -1, among].argmax(-1) + (among.start or 0)
-    return (best == batch.targets).float().mean()
+def answers(
+    model: Model, data: Mapping[str, Batch], *, objects: slice
+) -> dict[str, Float[Tensor, ""]]:
+    """Accuracies in [0, 1]: two-hop, two-hop among the objects only, and hop 2."""
+    asked, hop2 = data["two_hop"], data["hop2"]
+    logits = model(asked.tokens)[:, -1]
+    among = logits[:, objects].argmax(-1) + objects.start
+    second = model(hop2.tokens)[:, -1].argmax(-1)
+    return {
+        "ood": (logits.argmax(-1) == asked.targets).float().mean(),
+        "ood_obj": (among == asked.targets).float().mean(),
+        "hop2": (second == hop2.targets).float().mean(),
+    }
+
+
+def course(
+    model: Decoder, data: Mapping[str, Batch], *, objects: slice
+) -> dict[str, Float[Tensor, ""]]:
+    """What is recorded of a GPT: answers, and the alignment of (a, r1) with bridges.
+
+    `alignment` is the net cosine with the own bridge, mean over all blocks but the
+    last; `mispaired` the same with bridges paired wrongly.
+    """
+    states = [model.embed(data[name].tokens) for name in ("hop1", "zero_hop")]
+    own, wrong = [], []
+    for layer in range(len(model.blocks) - 1):
+        states = [model.through(x, layer, layer + 1) for x in states]
+        subjects, bridges = (x[:, -1] for x in states)
+        own.append(net_cosine(subjects, bridges))
+        wrong.append(net_cosine(subjects, bridges.roll(1, 0)))
+    return {
+        **answers(model, data, objects=objects),
+        "alignment": torch.stack(own).mean(),
+        "mispaired": torch.stack(wrong).mean(),
+    }
 
 
 def net_cosine(source: States, target: States) -> Float[Tensor, ""]:
     """Mean cosine of each state with its own target minus that with all others."""
     return diagonal_excess(normalize(source, dim=-1) @ normalize(target, dim=-1).mT)
-
-
-def net_alignment(model: Decoder, data: Mapping[str, Batch]) -> Float[Tensor, ""]:
-    """Net cosine of (a_i, r1_k) with its bridge after one block."""
-    return net_cosine(*_first_hop_states(model, data))
-
-
-def nearest_bridge(model: Decoder, data: Mapping[str, Batch]) -> Float[Tensor, ""]:
-    """Share of (a_i, r1_k) whose nearest bridge state is its own, in [0, 1]."""
-    return nearest_match_accuracy(*_first_hop_states(model, data))
-
-
-def _first_hop_states(
-    model: Decoder, data: Mapping[str, Batch]
-) -> tuple[States, States]:
-    """Residuals after one block at the end of [a_i, r1_k] and of [b_{k,i}]."""
-    subjects, bridges = (
-        model.through(model.embed(data[name].tokens), stop=1)[:, -1]
-        for name in ("hop1", "zero_hop")
-    )
-    return subjects, bridges

@@ -14,11 +14,11 @@ it (Theorem 2), would falsify the paper.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from probes.weights import numerical_rank
 from trained.training import threads
@@ -234,8 +234,11 @@ def solve(
     tolerance: float = 1e-9,
     max_iterations: int = 20_000,
     penalty: float = 0.25,
+    tilt: Float[Tensor, "input output"] | None = None,
 ) -> Solution:
     """Minimise the norm of Z under the margin constraints, by ADMM in float64.
+
+    With a tilt G, minimise ||Z|| + <G, Z>: a small one chooses among several optima.
 
     Splits Z = Y (shrunk singular values) and X Z = L (projected logits; X sums rows),
     here stacked as K Z = S. Splitting at the logits, not at each margin, leaves
@@ -245,6 +248,7 @@ def solve(
         RuntimeError: The residuals stay above `tolerance`; nothing may be concluded.
     """
     n_inputs = facts.inputs.shape[1]
+    shift = 0.0 if tilt is None else tilt.double() / penalty
     stack = torch.cat([torch.eye(n_inputs), facts.inputs]).double()
     factor = torch.linalg.cholesky(stack.T @ stack)
     split = torch.zeros(stack.shape[0], facts.n_outputs, dtype=torch.float64)
@@ -256,7 +260,7 @@ def solve(
         fitted = stack @ torch.cholesky_solve(stack.T @ (split - dual), factor)
         # Over-relaxed by 1.6; ADMM converges for any factor in (0, 2).
         point = 1.6 * fitted - 0.6 * split + dual
-        shrunk = _shrink(point[:n_inputs], 1 / penalty, norm)
+        shrunk = _shrink(point[:n_inputs] - shift, 1 / penalty, norm)
         last, split = split, torch.cat([shrunk, _project(point[n_inputs:], facts)])
         dual = point - split
         moved = (stack.T @ (split - last)).norm() / dual.norm()
@@ -296,6 +300,17 @@ def duality_gap(facts: Constraints, solution: Solution) -> float:
     return _norms(solution.matrix, solution.norm)[0] / margin - lower
 
 
+TILTED_TOLERANCE = 1e-7
+"""Of tilted programs: there are many, and a sign is read off them."""
+
+
+class Tilted(NamedTuple):
+    """Over all tilts, the largest two-hop margin and the largest relative loss."""
+
+    largest_margin: float
+    loss: float
+
+
 @dataclass(frozen=True)
 class Optimum:
     """A solved margin program of N subjects."""
@@ -315,6 +330,11 @@ class Optimum:
     def least_margin(self) -> float:
         """The least of them."""
         return float(self.margins.amin())
+
+    @property
+    def largest_margin(self) -> float:
+        """The largest of them."""
+        return float(self.margins.amax())
 
     @property
     def largest_size(self) -> float:
@@ -341,6 +361,26 @@ class Optimum:
         """Distance of the least margin from that of the symmetric program."""
         reduced = solve_symmetric(self.size, identity=identity).two_hop_margin
         return abs(self.least_margin - reduced)
+
+    @property
+    def above_symmetric(self) -> float:
+        """Relative distance of the objective from that of the symmetric program."""
+        reduced = solve_symmetric(self.size, identity=self.identity)
+        full = self.solution.objective / self.solution.train_margin
+        return abs(full / (reduced.objective / reduced.train_margin) - 1)
+
+    def tilted(self, count: int, weight: float, *, generator: Generator) -> "Tilted":
+        """Other optima: minimisers of the norm plus weight * <G, Z> for random G."""
+        facts = one_hop_constraints(self.size, self.complexity, identity=self.identity)
+        lowest = self.solution.objective / self.solution.train_margin
+        margin, loss = -torch.inf, -torch.inf
+        for _ in range(count):
+            draw = torch.randn(self.solution.matrix.shape, generator=generator)
+            found = solve(facts, tilt=weight * draw, tolerance=TILTED_TOLERANCE)
+            other = replace(self, solution=found)
+            margin = max(margin, other.largest_margin)
+            loss = max(loss, found.objective / found.train_margin / lowest - 1)
+        return Tilted(float(margin), float(loss))
 
     def spoiled(self) -> "Optimum":
         """The same matrix with its multipliers in reverse order."""

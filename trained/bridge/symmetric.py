@@ -13,7 +13,7 @@ from functools import cache
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from probes.weights import nuclear_norm
 from trained.training import threads
@@ -51,6 +51,11 @@ class Symmetric:
         return float((self.size - 1) * rest + nuclear_norm(stacked))
 
     @property
+    def relative_gap(self) -> float:
+        """The gap over the objective."""
+        return self.gap / self.objective
+
+    @property
     def train_margin(self) -> float:
         """Smallest margin over the training facts; 1 at the optimum."""
         found = _margins(self.diagonal, self.constant, self.relations)
@@ -68,6 +73,13 @@ class Symmetric:
     def two_hop_margin(self) -> float:
         """Smallest of `two_hop_margins`, the m of Theorems 1 and 2."""
         return float(self.two_hop_margins.amin())
+
+
+def random_symmetric(size: int, *, generator: Generator) -> Symmetric:
+    """A standard normal member of the family; no optimum of anything."""
+    draw = torch.randn(3, 2, 2, generator=generator, dtype=torch.float64)
+    diagonal, constant, relations = draw
+    return Symmetric(size, True, diagonal, constant, relations, gap=torch.inf)
 
 
 def expand(solution: Symmetric) -> Float[Tensor, "input output"]:

@@ -197,6 +197,22 @@ def one_hop_facts(world: World, labels: Int[Tensor, " pair"]) -> Facts:
     return facts
 
 
+def with_two_hops(world: World, facts: Facts, shown: Bool[Tensor, " pair"]) -> Facts:
+    """The facts and the two-hop items of some bridges; shorter prompts are padded.
+
+    What follows a prompt's last token does not matter in a causal model.
+    """
+    items = world.two_hop().rows(shown.nonzero()[:, 0])
+    padding = torch.full_like(facts.targets[:, :1], UNLABELLED)
+    first = torch.full_like(items.tokens, UNLABELLED)
+    targets = torch.cat([first[:, :2], items.targets[:, None]], 1)
+    return Facts(
+        torch.cat([torch.cat([facts.tokens, padding.clamp(min=0)], 1), items.tokens]),
+        torch.cat([torch.cat([facts.targets, padding], 1), targets]),
+        torch.cat([facts.offset, torch.zeros_like(items.targets)]),
+    )
+
+
 def shuffle(facts: Facts, source: torch.Generator) -> Facts:
     """The same prompts with all answers permuted over the labelled positions.
 

@@ -19,7 +19,7 @@ from trained.seeding import generator
 from .action import Action, action
 from .config import Config
 from .model import UNIFORM, Branch, Branches, FoldedModel
-from .standard import standard_arms
+from .standard_arms import standard_arms
 from .task import (
     Sentences,
     Vocabulary,
@@ -29,7 +29,7 @@ from .task import (
     shuffle,
     table_of,
 )
-from .theory_arms import theory_arms
+from .theory_arms import Course, theory_arms
 
 MAIN, BASE, LONGER = "main", "base", "longer"
 JUMP, JUMP_ON = "jump", "jump-on"
@@ -59,9 +59,10 @@ def arms(config: Config) -> tuple[Arm, ...]:
     groups = sorted(config.groups, key=lambda g: -action(g).n_actions)
     found = [self_arm(config, g) for g in groups if g == config.self_group]
     found += [group_arm(config, g) for g in (*groups, *config.extra_groups)]
-    papers = [*standard_arms(config), *theory_arms(config)]
-    twins = [shuffled(arm, shuffle) for arm in papers] if config.twins else []
-    return (*papers, *twins, *found)
+    theory = theory_arms(config)
+    main = {Course(config, text).name for text in config.theory.groups}
+    twins = [shuffled(a, shuffle) for a in theory if config.twins and a.name in main]
+    return (*standard_arms(config), *theory, *twins, *found)
 
 
 def group_arm(config: Config, group: str) -> Arm:

@@ -8,33 +8,14 @@ whose attention is two tables.
 from dataclasses import dataclass
 from typing import Literal
 
-from trained.config import Preset, require
+from trained.config import require
 
-from .action import action, spelled
+from .action import action
+from .checks import counts, rising, spell
 
 Variant = Literal["plain", "residual", "norm", "positions"]
 """The transformer as in the paper, with a residual stream, with residual and LayerNorm,
 with learned positions."""
-
-
-def _spell(config: object, name: str, prefix: str = "") -> None:
-    """Check actions; a run must not depend on a file outside it."""
-    texts = tuple(spelled(text) for text in getattr(config, name))
-    object.__setattr__(config, name, texts)
-    require(len(set(texts)) == len(texts), f"{prefix}{name}={texts}: one twice")
-    for text in texts:
-        require(len(set(action(text).table)) > 1, f"{text}: moves no value")
-
-
-def _rising(name: str, given: tuple[int, ...]) -> None:
-    require(list(given) == sorted(set(given)), f"{name}={given}: must be rising")
-    require(all(value >= 1 for value in given), f"{name}={given}: at least 1")
-
-
-def _counts(group: str, config: object, names: str) -> None:
-    for name in names.split():
-        value = getattr(config, name)
-        require(value >= 1, f"{group + '.' if group else ''}{name}={value}: at least 1")
 
 
 @dataclass(frozen=True)
@@ -67,14 +48,14 @@ class Folded:
     """Sentences that they are measured on."""
 
     def __post_init__(self) -> None:
-        _rising("folded.budgets", self.budgets)
+        rising("folded.budgets", self.budgets)
         require(bool(self.budgets), "folded.budgets is empty")
         require(
             self.steps in self.budgets,
             f"folded.steps={self.steps}: choose one of folded.budgets={self.budgets}",
         )
         require(self.lr > 0, f"folded.lr={self.lr}: must be positive")
-        _counts("folded", self, "d_mlp ffn_steps ffn_batch batch record_every n_record")
+        counts("folded", self, "d_mlp ffn_steps ffn_batch batch record_every n_record")
         masked = self.masked_steps
         require(masked >= 0, f"folded.masked_steps={masked}: at least 0")
 
@@ -94,8 +75,8 @@ class SelfTraining:
     what perfect attention would leave."""
 
     def __post_init__(self) -> None:
-        _rising("self_training.lengths", self.lengths)
-        _counts("self_training", self, "steps base_steps")
+        rising("self_training.lengths", self.lengths)
+        counts("self_training", self, "steps base_steps")
 
 
 @dataclass(frozen=True)
@@ -113,29 +94,60 @@ class Standard:
     """Variable names [|X|]; lengths that need more are not tested."""
     epochs: int = 300
     """Passes over the sentences."""
+    kept: tuple[int, ...] = ()
+    """Epochs at which weights are kept too."""
     rate: float = 1e-4
     """Adam's rate."""
     n_sentences: int = 10_000
-    """Training sentences."""
+    """Training sentences of an epoch."""
+    fresh: bool = True
+    """Whether every epoch draws its sentences anew, or repeats the first ones."""
     batch: int = 128
     """Sentences of a step."""
+    stop: float = 0.0
+    """Training ends early once a batch's loss is below this."""
     d_token: int = 64
     """Width of a token's embedding; a clause has five of them."""
+    token_std: float = 1.0
+    """Standard deviation of embeddings before training."""
+    position_std: float = 1.0
+    """The same of learned positions, a null."""
     d_mlp: int = 512
     """Hidden width of the FFN."""
     n_held_out: int = 256
     """Sentences that the held-out loss is measured on."""
     gate: float = 0.01
     """Loss on fresh sentences below which a model counts as converged."""
+    rounds: tuple[int, ...] = ()
+    """Lengths of self-training, each answered by the model before; the first action
+    that is not simply transitive has it."""
+    round_steps: int = 1000
+    """Updates of a round, and of its nulls."""
+    n_round: int = 10_000
+    """Sentences of a round."""
+    seeds: int = 0
+    """Most seeds that are trained; 0: as many as the run has."""
+    null_seeds: int = 0
+    """Seeds of the null that learns from shuffled values; 0: none is trained."""
+    null_epochs: int = 0
+    """Its epochs; 0: as many as the model has."""
 
     def __post_init__(self) -> None:
-        _spell(self, "groups", "standard.")
+        spell(self, "groups", "standard.")
         require(
             len(set(self.variants)) == len(self.variants),
             f"standard.variants={self.variants}: one twice",
         )
         names = "epochs n_sentences batch d_token d_mlp n_held_out n_variables"
-        _counts("standard", self, names)
+        counts("standard", self, f"{names} round_steps n_round")
+        rising("standard.kept", self.kept)
+        rising("standard.rounds", self.rounds)
+        longest = max(self.rounds, default=0)
+        require(
+            longest < self.n_variables,
+            f"standard.rounds={self.rounds}: below standard.n_variables="
+            f"{self.n_variables}",
+        )
         require(
             self.batch <= self.n_sentences,
             f"standard.batch={self.batch}: at most n_sentences={self.n_sentences}",
@@ -148,6 +160,8 @@ class Features:
 
     value_steps: int = 1000
     """Steps on one-step chains for the value's neurons."""
+    grid_steps: int = 1000
+    """The same for models of the grid and of another clip or cap."""
     value_rate: float = 200.0
     """Rate for each pair of an action and a value."""
     value_cap: float = 1.0
@@ -160,11 +174,13 @@ class Features:
     """Largest change of an entry in a step."""
     adam_rate: float = 0.02
     """Rate of the null that is trained with Adam."""
+    kept: int = 40
+    """Times at which features that are trained alone are kept."""
 
     def __post_init__(self) -> None:
         steps = self.value_steps
         require(steps >= 40, f"theory.features.value_steps={steps}: at least 40")
-        _counts("theory.features", self, "variable_steps")
+        counts("theory.features", self, "variable_steps")
 
 
 @dataclass(frozen=True)
@@ -179,24 +195,34 @@ class Attention:
     """Rate for each variable."""
     cap: float = 0.05
     """Largest change of an entry in a step."""
+    weak_steps: int = 60
+    """Of these, after so many weights are kept: attention is far from sharp."""
     gentle_steps: int = 100
     """Steps without a cap, so that phases can be seen."""
     gentle: float = 0.05
     """Share of the rate at which no step needs one."""
+    per_variable: int = 3
+    """Sentences per step for each variable, if that is more than the batch."""
     rule: float = 1.15
-    """Algorithm 2 ends a stage once the loss is below this multiple of the clip's
-    floor: d^-E1 with an E1 just below the largest that the clip allows."""
+    """A stage ends once the loss is below this multiple of the clip's floor: d^-E1
+    with an E1 just below the largest that the clip allows."""
+    loose: float = 0.05
+    """A loss at which a null ends, the same for every d."""
     rule_steps: int = 600
-    """Most steps of Algorithm 2 at L = 2."""
+    """Most steps until the rule holds at L = 2."""
     rounds: int = 2
     """Self-training rounds of Algorithm 2, at lengths 4, 8, .."""
     round_steps: int = 200
     """Most steps of each round."""
+    longer_steps: int = 50
+    """Steps at L = 2 that stand beside a round: about as many as one takes."""
+    most_clauses: int = 60_000
+    """Most predicates of a step, which limits the sentences of long rounds."""
 
     def __post_init__(self) -> None:
         require(self.steps >= 40, f"theory.attention.steps={self.steps}: at least 40")
-        names = "batch gentle_steps rule_steps round_steps"
-        _counts("theory.attention", self, names)
+        names = "batch gentle_steps rule_steps round_steps longer_steps most_clauses"
+        counts("theory.attention", self, names)
         require(self.rounds >= 0, f"theory.attention.rounds={self.rounds}: at least 0")
 
 
@@ -223,14 +249,28 @@ class Theory:
     value_neurons: int = 16
     """The least of slot 5, which has two per value: with one, some pair of an action
     and a value often finds no neuron of its own."""
+    grid: tuple[int, ...] = ()
+    """Tokens in all [d] of the models that scaling is judged by; |X| is what is left
+    beside actions, values and the blank, and actions that leave too few are skipped."""
+    grid_groups: tuple[str, ...] = ("C6", "S4")
+    """Their actions: the first of each kind are compared."""
+    seeds: int = 0
+    """Most seeds of all theory models; 0: as many as the run has."""
+    grid_large: int = 200
+    """Largest d for actions of more than ten values, whose FFN is dear."""
+    clips: tuple[float, ...] = ()
+    """Further C_B at which Algorithm 2 is run."""
+    record_every: int = 10
+    """Steps between records of Q's entries."""
     features: Features = Features()
     attention: Attention = Attention()
 
     def __post_init__(self) -> None:
         n = self.n_variables
-        for name in ("groups", "feature_groups"):
-            _spell(self, name, "theory.")
-        for text in (*self.groups, *self.feature_groups):
+        for name in ("groups", "feature_groups", "grid_groups"):
+            spell(self, name, "theory.")
+        rising("theory.grid", self.grid)
+        for text in (*self.groups, *self.feature_groups, *self.grid_groups):
             require(
                 action(text).is_transitive,
                 f"{text}: the theory needs an action that leads from any value to any",
@@ -246,7 +286,7 @@ class Theory:
             f"theory.attention.rounds={self.attention.rounds}: its test at length"
             f" {longest} needs theory.n_variables above {longest}",
         )
-        _counts("theory", self, "variable_neurons value_neurons")
+        counts("theory", self, "variable_neurons value_neurons")
 
 
 @dataclass(frozen=True)
@@ -257,6 +297,8 @@ class Trial:
     """Test sentences of each length."""
     n_short: int = 100
     """Fewest of the training length, as many as Figure 2 averages."""
+    n_reach: int = 200
+    """Of each length where it is asked how far a model reaches."""
     n_law: int = 25
     """Most that eps at the largest length is measured on: its spread is small."""
     n_labelled: int = 32
@@ -274,7 +316,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         names = "n_sentences n_short n_law n_labelled dose_length"
-        _counts("test", self, names)
+        counts("test", self, names)
         require(bool(self.doses), "test.doses is empty")
 
 
@@ -306,11 +348,11 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in ("groups", "extra_groups"):
-            _spell(self, name)
+            spell(self, name)
         require(bool(self.groups), "groups is empty")
         both = sorted({*self.groups} & {*self.extra_groups})
         require(not both, f"extra_groups={both}: already among groups")
-        _counts("", self, "n_heads")
+        counts("", self, "n_heads")
         self._check_lengths()
 
     def _check_lengths(self) -> None:
@@ -322,7 +364,7 @@ class Config:
                 f"={self.train_length}",
             )
         require(bool(self.lengths), "lengths is empty")
-        _rising("lengths", self.lengths)
+        rising("lengths", self.lengths)
         for length in (self.train_length, *self.lengths, *rounds):
             require(
                 2 <= length < n,
@@ -355,55 +397,3 @@ def first_of_kind(groups: tuple[str, ...], *, simply: bool) -> str | None:
     """The first action that is simply transitive, or the first that is not."""
     kinds = (text for text in groups if action(text).is_simply_transitive == simply)
     return next(kinds, None)
-
-
-QUICK = Config()
-
-PAPER = Config(
-    extra_groups=("S3reg", "S4", "C24"),
-    folded=Folded(budgets=(100, 200, 400, 600, 900), steps=600, masked_steps=400),
-    self_training=SelfTraining(lengths=(10, 20, 40)),
-    standard=Standard(variants=("plain", "residual", "norm", "positions")),
-    theory=Theory(
-        n_variables=170,
-        length=160,
-        features=Features(value_steps=6000),
-        attention=Attention(batch=512, rounds=4),
-    ),
-    test=Trial(n_sentences=1000),
-)
-
-ZOO = Config(
-    groups=("C6", "S3"),
-    n_variables=32,
-    lengths=(5, 10, 20, 30),
-    folded=Folded(d_mlp=48, budgets=(50, 100), steps=100),
-    self_training=SelfTraining(lengths=(10,), base_steps=50),
-    standard=Standard(
-        variants=("plain",),
-        groups=("C3",),
-        n_variables=12,
-        n_sentences=4096,
-        batch=64,
-        epochs=32,
-        d_token=16,
-        d_mlp=64,
-        gate=0.03,
-    ),
-    theory=Theory(
-        groups=("C6", "S3"),
-        feature_groups=(),
-        n_variables=18,
-        length=16,
-        variable_neurons=2,
-        attention=Attention(batch=192),
-    ),
-    twins=True,
-)
-"""Small enough to ship and to calibrate on, trained so little that length matters."""
-
-PRESETS = {
-    "quick": Preset(QUICK, n_seeds=3, cost="about a minute and a half"),
-    "paper": Preset(PAPER, n_seeds=5, cost="about a day; for a GPU, untested there"),
-    "zoo": Preset(ZOO, n_seeds=3, cost="a minute; the shipped run, for `calibrate`"),
-}

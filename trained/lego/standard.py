@@ -1,10 +1,9 @@
 """The paper's experiment: a one-layer transformer, all parameters trained at once.
 
 A clause is the concatenation of its five token embeddings, the blank's being zero, so
-d_model is five times the token width. Embeddings start as N(0, 1). One block, ReLU; the
-residual stream, a LayerNorm before both parts and learned positions are options, all
-off as in the paper's theory. Adam at 1e-4 for 300 epochs on the next clause at the
-training length; the paper states neither the number of sentences nor the width.
+d_model is five times the token width. One block, ReLU; the residual stream, a LayerNorm
+before both parts and learned positions are options, all off as in the paper's theory.
+How it is trained is in `standard_arms`.
 """
 
 from dataclasses import dataclass
@@ -13,29 +12,18 @@ import torch
 from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
+from torch.nn import functional as F
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from trained.arm import Arm, Stage, adam
-from trained.seeding import generator as seeded
-
-from .action import action
 from .config import Config, Variant
 from .model import Places, places
-from .task import (
-    N_SLOTS,
-    Clauses,
-    Prediction,
-    Sentences,
-    Tokens,
-    Vocabulary,
-    clause_losses,
-    draw_sentences,
-    table_of,
-)
+from .task import N_SLOTS, Clauses, Prediction, Tokens, Vocabulary
 
 Residual = Float[Tensor, "batch clause d_model"]
 Queries = Float[Tensor, "batch query d_model"]
+Asks = Float[Tensor, "batch query head d_head"]
+Keys = Float[Tensor, "batch key head d_head"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +37,10 @@ class Sizes:
     norm: bool = False
     n_positions: int = 0
     """Clauses with a learned position; 0: no positions."""
+    token_std: float = 1.0
+    """Of the embeddings before training."""
+    position_std: float = 1.0
+    """Of the positions before training."""
 
     @classmethod
     def of(cls, config: Config, variant: Variant) -> "Sizes":
@@ -61,6 +53,8 @@ class Sizes:
             residual=variant in ("residual", "norm"),
             norm=variant == "norm",
             n_positions=2 * longest if variant == "positions" else 0,
+            token_std=config.standard.token_std,
+            position_std=config.standard.position_std,
         )
 
     @property
@@ -96,15 +90,23 @@ class StandardAttention(nn.Module):
         )
         query = einsum(asking, self.W_Q, project)
         key = einsum(clauses, self.W_K, project)
-        value = self.hook_v(einsum(clauses, self.W_V, project))
+        value = einsum(clauses, self.W_V, project)
+        return self.attended(query, key, value, at)
+
+    def attended(self, query: Asks, key: Keys, value: Keys, at: Places) -> Queries:
+        """What the heads write, from their queries, keys and values."""
+        value = self.hook_v(value)
         match = "batch query head d, batch key head d -> batch head query key"
         scores = einsum(query, key, match) * self.scale
         scores = scores.masked_fill(~at.visible, -torch.inf)
         pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
         gather = "batch head query key, batch key head d -> batch query head d"
-        write = "batch query head d, head d d_model -> batch query head d_model"
-        result = einsum(einsum(pattern, value, gather), self.W_O, write)
-        return self.hook_result(result).sum(2)
+        mixed = einsum(pattern, value, gather)
+        # Per-head results are formed only for a listener: one product is faster.
+        if heard(self.hook_result):
+            write = "batch query head d, head d d_model -> batch query head d_model"
+            return self.hook_result(einsum(mixed, self.W_O, write)).sum(2)
+        return mixed.flatten(2) @ self.W_O.flatten(0, 1)
 
 
 class StandardMLP(nn.Module):
@@ -139,12 +141,16 @@ class StandardBlock(nn.Module):
         self.hook_resid_post = HookPoint()
 
     def forward(self, clauses: Residual, at: Places) -> Queries:
-        """The state of every query after the block."""
+        """The state of every query after the block, written out."""
         clauses = self.hook_resid_pre(clauses)
         normed = self.ln1(clauses)
         asks = at.n_predicates + at.queries
         attended = self.attn(normed, normed[:, asks], at)
         mid = self.keeps * clauses[:, asks] + self.hook_attn_out(attended)
+        return self.after(mid)
+
+    def after(self, mid: Queries) -> Queries:
+        """The state of every query, from that before the FFN."""
         mid = self.hook_resid_mid(mid)
         written = self.hook_mlp_out(self.mlp(self.ln2(mid)))
         return self.hook_resid_post(self.keeps * mid + written)
@@ -159,9 +165,10 @@ class StandardModel(HookedRootModule):
         super().__init__()
         self.vocabulary, self.config = vocabulary, config
         # The blank, the last token, has no row: it is the zero vector.
-        self.W_E = _normal((vocabulary.size - 1, config.d_token), 1.0, generator)
+        tokens = (vocabulary.size - 1, config.d_token)
+        self.W_E = _normal(tokens, config.token_std, generator)
         positions = (config.n_positions, config.d_model)
-        self.W_pos = _normal(positions, 0.02, generator)
+        self.W_pos = _normal(positions, config.position_std, generator)
         self.blocks = nn.ModuleList([StandardBlock(config, generator=generator)])
         n_outputs = vocabulary.n_variables + vocabulary.n_values
         self.W_U = _normal((config.d_model, n_outputs), config.d_model**-0.5, generator)
@@ -178,10 +185,55 @@ class StandardModel(HookedRootModule):
         """Predict the clause after every querying answer; see `FoldedModel`."""
         slots = self.vocabulary.slots(tokens)
         at = places(slots, n_predicates, queries)
-        clauses = self.hook_embed(self._embed(slots))
-        logits = self.hook_logits(self.block(clauses, at) @ self.W_U)
+        if self._is_lean:
+            state = self.block.after(self._looked_up(slots, at))
+        else:
+            state = self.block(self.hook_embed(self._embed(slots)), at)
+        logits = self.hook_logits(state @ self.W_U)
         n = self.vocabulary.n_variables
         return Prediction(logits[..., :n], logits[..., n:])
+
+    @property
+    def _is_lean(self) -> bool:
+        """Whether clauses need not be formed: nothing but attention reads them."""
+        if self.config.residual or self.config.norm:
+            return False
+        return not (heard(self.hook_embed) or heard(self.block.hook_resid_pre))
+
+    def _looked_up(self, slots: Clauses, at: Places) -> Queries:
+        """What the heads write, the same function with fewer products.
+
+        A clause's query, key and value are sums over its filled slots of a row of
+        (token table) x (that slot's weights): products of tables, then lookups.
+        """
+        attn, n_heads = self.block.attn, self.config.n_heads
+        n, x_end = at.n_predicates, self.vocabulary.n_variables
+        y_start, slot = self.vocabulary.first_value, slots.unbind(-1)
+        parts = {"X": (0, x_end), "G": (x_end, y_start), "Y": (y_start, None)}
+
+        def rows(weights: Tensor, number: int, kind: str, chosen: Tensor) -> Tensor:
+            first, last = parts[kind]
+            table = self.W_E[first:last] @ weights[number]
+            return F.embedding(chosen - first, table)
+
+        both = _by_slot(torch.cat([attn.W_K, attn.W_V]))
+        x, g, x_before = (slot[i][:, :n] for i in range(3))
+        name, value = slot[3][:, n:], slot[4][:, n:]
+        brought = rows(both, 0, "X", x) + rows(both, 1, "G", g)
+        brought = brought + rows(both, 2, "X", x_before)
+        answered = rows(both, 3, "X", name) + rows(both, 4, "Y", value)
+        seen = torch.cat([brought, answered], 1)
+        ask = _by_slot(attn.W_Q)
+        query = rows(ask, 3, "X", name[:, at.queries])
+        query = query + rows(ask, 4, "Y", value[:, at.queries])
+        if self.config.n_positions:
+            placed = self.W_pos[: slots.shape[1]]
+            seen = seen + placed @ both.flatten(0, 1)
+            query = query + (placed @ ask.flatten(0, 1))[n + at.queries]
+        heads = "batch clause (head d) -> batch clause head d"
+        key, value = rearrange(seen, heads, head=2 * n_heads).chunk(2, 2)
+        query = rearrange(query, heads, head=n_heads)
+        return self.block.hook_attn_out(attn.attended(query, key, value, at))
 
     @property
     def block(self) -> StandardBlock:
@@ -200,63 +252,21 @@ class StandardModel(HookedRootModule):
         return clauses
 
 
+def heard(hook: HookPoint) -> bool:
+    """Whether anything listens there."""
+    return bool(hook._forward_hooks or hook._backward_hooks)
+
+
+def _by_slot(
+    weights: Float[Tensor, "head d_model d_head"],
+) -> Float[Tensor, "slot d_token out"]:
+    """What multiplies each slot's token, all heads side by side."""
+    return rearrange(weights, "head (slot d) out -> slot d (head out)", slot=N_SLOTS)
+
+
 def _norm(config: Sizes) -> nn.Module:
     return nn.LayerNorm(config.d_model) if config.norm else nn.Identity()
 
 
 def _normal(shape: tuple[int, ...], std: float, generator: Generator) -> nn.Parameter:
     return nn.Parameter(std * torch.randn(shape, generator=generator))
-
-
-def standard_name(group: str, variant: Variant) -> str:
-    """The arm of a group's transformer."""
-    return f"{action(group).slug}-standard-{variant}"
-
-
-def standard_arms(config: Config) -> list[Arm]:
-    """Every variant for every action."""
-    recipe = config.standard
-    return [standard_arm(config, g, v) for g in recipe.groups for v in recipe.variants]
-
-
-def standard_arm(config: Config, group: str, variant: Variant) -> Arm:
-    """One transformer, trained by the paper's recipe."""
-    act = action(group)
-    length, recipe = config.train_length, config.standard
-    vocabulary = Vocabulary.of(act, recipe.n_variables)
-
-    def build(seed: int) -> StandardModel:
-        source = seeded(seed, "lego", "standard", act.slug)
-        return StandardModel(vocabulary, Sizes.of(config, variant), generator=source)
-
-    def data(seed: int, count: int, name: str) -> Sentences:
-        source = seeded(seed, "lego", act.slug, "standard", name)
-        return draw_sentences(
-            table_of(act),
-            count,
-            length,
-            n_variables=recipe.n_variables,
-            generator=source,
-        )
-
-    def loss(model: StandardModel, sentences: Sentences) -> Tensor:
-        prediction = model(sentences.tokens(vocabulary))
-        return torch.stack(clause_losses(prediction, sentences)).sum()
-
-    per_epoch = -(-recipe.n_sentences // recipe.batch)
-    stage = Stage(
-        name="all",
-        steps=recipe.epochs * per_epoch,
-        optimiser=adam(recipe.rate),
-        loss=loss,
-        data=lambda seed, _step: data(seed, recipe.n_sentences, "train"),
-        batch_size=recipe.batch,
-    )
-    return Arm(
-        name=standard_name(group, variant),
-        build=build,
-        stages=(stage,),
-        metrics={"held_out_loss": loss},
-        held_out=lambda seed: data(seed, recipe.n_held_out, "test"),
-        record_every=per_epoch,
-    )

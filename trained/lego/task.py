@@ -311,6 +311,54 @@ def rollout(
     return sentences._replace(variables=x, values=y)
 
 
+def verified_rollout(
+    model: Reader,
+    sentences: Sentences,
+    vocabulary: Vocabulary,
+    table: Int[Tensor, "g y"],
+) -> Sentences:
+    """What `rollout` gives, by drafts that one pass each checks at all steps.
+
+    A draft is right up to the first step at which the model, given the draft, answers
+    otherwise; that answer is taken and the rest drafted anew. Any draft leads to the
+    same answers: the true ones only make few passes likely.
+    """
+    predicates = sentences.predicates(vocabulary)
+    x, y = sentences.variables.clone(), sentences.values.clone()
+    rows = torch.arange(len(x), device=x.device)
+    # Every pass settles one more step of each row at least.
+    for _ in range(sentences.length):
+        draft = Sentences(x[rows], sentences.actions[rows], y[rows], x[rows])
+        answers = draft.answers(vocabulary)[:, :-1]
+        clauses = torch.cat([predicates[rows], answers], dim=-2)
+        prediction = model(vocabulary.packed(clauses), n_predicates=sentences.length)
+        own_x, own_y = prediction.variable.argmax(-1), prediction.value.argmax(-1)
+        wrong = (own_x != draft.variables[:, 1:]) | (own_y != draft.values[:, 1:])
+        open_rows = wrong.any(1)
+        rows, step = rows[open_rows], wrong[open_rows].int().argmax(1)
+        own = torch.arange(len(rows), device=x.device)
+        x[rows, step + 1] = own_x[open_rows][own, step]
+        y[rows, step + 1] = own_y[open_rows][own, step]
+        y[rows] = _redrafted(y[rows], sentences.actions[rows], table, step + 1)
+        if not len(rows):
+            break
+    return sentences._replace(variables=x, values=y)
+
+
+def _redrafted(
+    values: Int[Tensor, "batch state"],
+    actions: Int[Tensor, "batch step"],
+    table: Int[Tensor, "g y"],
+    after: Int[Tensor, " batch"],
+) -> Int[Tensor, "batch state"]:
+    """The values with those after a state as the actions make them from it."""
+    found = values.clone()
+    for state in range(1, values.shape[1]):
+        image = table[actions[:, state - 1], found[:, state - 1]]
+        found[:, state] = torch.where(state > after, image, found[:, state])
+    return found
+
+
 def _cross_entropy(
     logits: Float[Tensor, "batch step n"], target: Tensor
 ) -> Float[Tensor, ""]:

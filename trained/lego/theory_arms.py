@@ -16,21 +16,39 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from math import log
+from math import ceil, log2
+from typing import Literal
 
-import torch
-from jaxtyping import Float, Int
-from torch import Generator, Tensor
+from torch import Tensor
 
-from trained.arm import Arm, Stage, adam, gradient_descent
+from trained.arm import Arm, Stage, adam, gradient_descent, shuffled
 from trained.seeding import generator
 
 from .action import Action, action
-from .config import Config
-from .task import Sentences, Vocabulary, draw_sentences, rollout, table_of
+from .config import Config, Theory, first_of_kind
+from .stages import HALVED, LONGER, LOOSE, RULE, SECOND_STEP, round_name
+from .task import (
+    Sentences,
+    Vocabulary,
+    draw_sentences,
+    shuffle,
+    table_of,
+)
 from .theory import TheoryModel, loss_floor
+from .theory_losses import (
+    cap_entries,
+    cap_step,
+    every_pair,
+    every_variable,
+    pair_loss,
+    self_labelled_loss,
+    value_loss,
+    variable_loss,
+)
 
 SECOND = slice(1, 2)
+FEWEST, DEAR = 10, 10
+"""Least variables of a model of the grid; values beyond which its FFN is dear."""
 ATTENTION = ("blocks.0.attn.*",)
 FEATURES = ("blocks.0.value.W2", "blocks.0.value.W5")
 """Slots 1, 3 and 4 of W_5 stay at their initial values (Assumption B.1)."""
@@ -38,10 +56,22 @@ FEATURES = ("blocks.0.value.W2", "blocks.0.value.W5")
 
 @dataclass(frozen=True)
 class Course:
-    """How the theory model of one action is trained."""
+    """How the theory model of one action is trained.
+
+    Attributes:
+        config: the study's.
+        text: the action.
+        d: tokens in all, for a model of the grid; None: as many as the main model has.
+        clip: another C_B, for Algorithm 2 alone.
+        kind: Algorithm 2 alone, "halved": with half the cap on a step of Q, or
+            "blind": its first round answered by an annotator with Q = 0.
+    """
 
     config: Config
     text: str
+    d: int | None = None
+    clip: float | None = None
+    kind: Literal["", "halved", "blind"] = ""
 
     @property
     def action(self) -> Action:
@@ -49,21 +79,54 @@ class Course:
         return action(self.text)
 
     @property
+    def theory(self) -> Theory:
+        """The sizes of this model."""
+        own = self.config.theory
+        return replace(own, clip=own.clip if self.clip is None else self.clip)
+
+    @property
+    def n_variables(self) -> int:
+        """|X|; what d leaves beside actions, values and the blank."""
+        if self.d is None:
+            return self.config.theory.n_variables
+        return self.d - self.action.n_actions - self.action.n_values - 1
+
+    @property
     def words(self) -> Vocabulary:
         """The vocabulary."""
-        return Vocabulary.of(self.action, self.config.theory.n_variables)
+        return Vocabulary.of(self.action, self.n_variables)
 
     @property
     def rounds(self) -> tuple[int, ...]:
-        """The lengths of the self-training rounds, 4, 8, ..; none if not needed."""
+        """The lengths of the self-training rounds, 4, 8, ..; none if not needed.
+
+        A model of the grid goes on until L >= |X| / 2 (Corollary 5.1).
+        """
         if self.action.is_simply_transitive:
             return ()
-        return tuple(2**k for k in range(2, 2 + self.config.theory.attention.rounds))
+        count = self.config.theory.attention.rounds
+        if self.d is not None:
+            count = max(0, ceil(log2(self.n_variables / 2)) - 1)
+        count = min(count, 1) if self.kind == "blind" else count
+        return tuple(2**k for k in range(2, 2 + count))
+
+    @property
+    def name(self) -> str:
+        """The arm's."""
+        parts = ["theory", self.action.slug]
+        parts += [] if self.d is None else [f"d{self.d}"]
+        parts += [] if self.clip is None else [f"clip{self.clip:g}"]
+        return "-".join([*parts, self.kind] if self.kind else parts)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is the model of both algorithms at the main size."""
+        return self.d is None and self.clip is None and not self.kind
 
     def build(self, seed: int) -> TheoryModel:
         """The model before training."""
         source = generator(seed, "lego", "theory", self.text)
-        return TheoryModel(self.words, self.config.theory, generator=source)
+        return TheoryModel(self.words, self.theory, generator=source)
 
     @property
     def early(self) -> int:
@@ -72,8 +135,8 @@ class Course:
 
     @property
     def rule(self) -> float:
-        """The loss at which a stage of Algorithm 2 ends."""
-        theory = self.config.theory
+        """The loss at which a stage ends: near the least that the clip allows."""
+        theory = self.theory
         return theory.attention.rule * loss_floor(self.words.size, theory.clip)
 
     @property
@@ -84,24 +147,37 @@ class Course:
 
     @property
     def arm(self) -> Arm:
-        """Both algorithms."""
-        rounds = (f"round-{length}" for length in self.rounds)
-        kept = ("attention", "second-step", "longer", *rounds)
-        ends = [step for name, step in self.milestones.items() if name in kept]
+        """All stages; weights are kept where attention has been trained."""
+        ends = [
+            step
+            for name, step in self.milestones.items()
+            if name not in ("value", "variable", "gentle", "gentle-second")
+        ]
         return Arm(
-            name=f"theory-{self.action.slug}",
+            name=self.name,
             build=self.build,
             stages=self.stages,
             measure=mean_entries,
             held_out=lambda seed: self.sentences(1, "held out", 2, seed, 0),
-            record_every=10,
-            save_steps=(self.early, *ends),
+            record_every=self.config.theory.record_every if self.is_main else 100,
+            save_steps=(self.early, self.weak, *ends) if self.is_main else tuple(ends),
+            max_seeds=self.config.theory.seeds or None,
         )
 
     @property
+    def weak(self) -> int:
+        """A step of the main model at which attention is far from sharp."""
+        own = self.config.theory
+        before = own.features.value_steps + own.features.variable_steps
+        return before + own.attention.weak_steps
+
+    @property
     def feature_arm(self) -> Arm:
-        """Only the value's features."""
-        return self._only("features", self._value)
+        """Only the value's features, kept often enough to see which come first."""
+        arm = self._only("features", self._value)
+        pause = max(1, arm.steps // self.config.theory.features.kept)
+        steps = {self.early, *range(0, arm.steps, pause)}
+        return replace(arm, save_steps=tuple(sorted(steps)))
 
     @property
     def adam_arm(self) -> Arm:
@@ -116,18 +192,32 @@ class Course:
             build=self.build,
             stages=(stage,),
             record_every=max(1, stage.steps // 10),
-            save_steps=(stage.steps // 4,),
+            stores="trained",
+            max_seeds=self.config.theory.seeds or None,
         )
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Stage 1, Algorithm 1's attention, then what the kind of action asks for."""
         own = self.config.theory.attention
-        attention = self._attention("attention", own.steps)
-        found = [self._value, self._variable, attention]
-        if self.action.is_simply_transitive:
-            return (*found, *self._gentle)
-        return (*found, *self._algorithm2)
+        found = [self._value, self._variable]
+        if self.clip is not None or self.kind:
+            return (*found, *self._algorithm2)
+        if self.d is not None:
+            return (*found, *self._until_the_rule, *self._algorithm2)
+        found.append(self._attention("attention", own.steps))
+        simple = self.action.is_simply_transitive
+        return (*found, *(self._gentle if simple else self._algorithm2))
+
+    @property
+    def _until_the_rule(self) -> list[Stage]:
+        """Algorithm 1 to a loss that knows no d, on to the rule; with half the cap."""
+        own = self.config.theory.attention
+        stage = self._attention(RULE, own.rule_steps)
+        loose = replace(stage, name=LOOSE, stop_below=own.loose)
+        rule = replace(stage, stop_below=self.rule)
+        again = self._attention(HALVED, 2 * own.rule_steps, share=0.5)
+        return [loose, rule, replace(again, prepare=_reset, stop_below=self.rule)]
 
     @property
     def _gentle(self) -> list[Stage]:
@@ -143,25 +233,30 @@ class Course:
     @property
     def _algorithm2(self) -> list[Stage]:
         """Stage 1.2, the control that stays at L = 2, and the self-training rounds."""
+        if self.action.is_simply_transitive:
+            return []
         rule, own = self.rule, self.config.theory.attention
-        second = partial(value_loss, steps=SECOND)
-        first = self._attention("second-step", own.rule_steps)
-        longer = self._attention("longer", own.round_steps)
-        found = [
-            replace(first, loss=second, prepare=_reset, stop_below=rule),
-            replace(longer, loss=second, prepare=_freeze_copy),
-        ]
+        share = 0.5 if self.kind == "halved" else 1.0
+        second, slow = partial(value_loss, steps=SECOND), round(1 / share)
+        first = self._attention(SECOND_STEP, slow * own.rule_steps, share=share)
+        found = [replace(first, loss=second, prepare=_reset, stop_below=rule)]
+        longer = self._attention(LONGER, len(self.rounds) * own.longer_steps)
+        if self.clip is None and not self.kind:
+            found.append(replace(longer, loss=second, prepare=_freeze_copy))
         for length in self.rounds:
-            stage = self._attention(f"round-{length}", own.round_steps, length)
-            prepare = _return_to_copy if length == self.rounds[0] else _freeze_copy
-            labelled = replace(stage, loss=self_labelled_loss, prepare=prepare)
-            found.append(replace(labelled, stop_below=rule))
+            name, steps = round_name(length), slow * own.round_steps
+            stage = self._attention(name, steps, length, share=share)
+            prepare = _return_to_copy if found[-1].name == LONGER else _freeze_copy
+            labelled = replace(stage, loss=self_labelled_loss, stop_below=rule)
+            # Without a copy the annotator's tables are zero, as they were built.
+            blind = self.kind == "blind"
+            found.append(replace(labelled, prepare=None if blind else prepare))
         return found
 
     @property
     def _variable(self) -> Stage:
         own = self.config.theory.features
-        rate = own.variable_rate * self.config.theory.n_variables
+        rate = own.variable_rate * self.n_variables
         return Stage(
             name="variable",
             steps=own.variable_steps,
@@ -179,26 +274,33 @@ class Course:
         rate = own.value_rate * self.action.n_actions * self.action.n_values
         return Stage(
             name="value",
-            steps=own.value_steps,
+            steps=own.value_steps if self.is_main else own.grid_steps,
             optimiser=gradient_descent(rate),
             loss=pair_loss,
-            data=lambda seed, _step: self._draw(every_pair, "value", seed, 0),
+            # The expectation is over variables too, whose weights stay as they were.
+            data=partial(self._draw, every_pair, "value"),
+            draw="each step",
             trainable=FEATURES,
             edit_gradients=partial(cap_step, largest=own.value_cap / rate),
         )
 
-    def _attention(self, name: str, steps: int, length: int = 2) -> Stage:
+    def _attention(
+        self, name: str, steps: int, length: int = 2, *, share: float = 1.0
+    ) -> Stage:
+        """Descent of Q, no step of an entry above `share` of the cap."""
         own = self.config.theory.attention
-        rate = own.rate * self.config.theory.n_variables
+        rate = own.rate * self.n_variables
+        count = max(own.batch, own.per_variable * self.n_variables)
+        count = min(count, max(1, own.most_clauses // length))
         return Stage(
             name=name,
             steps=steps,
             optimiser=gradient_descent(rate),
             loss=value_loss,
-            data=partial(self.sentences, own.batch, name, length),
+            data=partial(self.sentences, count, name, length),
             draw="each step",
             trainable=ATTENTION,
-            edit_gradients=partial(cap_entries, largest=own.cap / rate),
+            edit_gradients=partial(cap_entries, largest=share * own.cap / rate),
         )
 
     def sentences(
@@ -213,9 +315,17 @@ class Course:
     ) -> Sentences:
         return draw(
             table_of(self.action),
-            n_variables=self.config.theory.n_variables,
+            n_variables=self.n_variables,
             generator=generator(seed, "lego", "theory", self.text, name, step),
         )
+
+
+def grid(config: Config, text: str) -> tuple[int, ...]:
+    """The d of the grid that leave an action enough variables and are not too dear."""
+    own, dear = config.theory, action(text).n_values > DEAR
+    sizes = (Course(config, text, d).n_variables for d in own.grid)
+    fit = [d for d, size in zip(own.grid, sizes, strict=True) if size >= FEWEST]
+    return tuple(d for d in fit if not dear or d <= own.grid_large)
 
 
 def theory_arms(config: Config) -> tuple[Arm, ...]:
@@ -223,9 +333,24 @@ def theory_arms(config: Config) -> tuple[Arm, ...]:
     theory = config.theory
     if not theory.groups:
         return ()
-    chains = [Course(config, text).arm for text in reversed(theory.groups)]
+    courses = [
+        Course(config, text, d)
+        for d in reversed(theory.grid)
+        for text in theory.grid_groups
+        if d in grid(config, text)
+    ]
+    courses += [Course(config, text) for text in reversed(theory.groups)]
+    other = first_of_kind(theory.groups, simply=False)
+    if other:
+        courses += [Course(config, other, clip=clip) for clip in theory.clips]
+        courses += [Course(config, other, kind=kind) for kind in ("halved", "blind")]
+    found = [course.arm for course in courses]
     features = [Course(config, text) for text in theory.feature_groups]
-    found = [*chains, *(course.feature_arm for course in features)]
+    simple = first_of_kind(theory.groups, simply=True)
+    kinds = dict.fromkeys(text for text in (simple, other) if text)
+    alone = [Course(config, text).feature_arm for text in kinds]
+    found += [*alone, *(shuffled(arm, shuffle) for arm in alone)]
+    found += [course.feature_arm for course in features]
     return (*found, *(course.adam_arm for course in features[:1]))
 
 
@@ -261,92 +386,3 @@ def _return_to_copy(parameters: dict[str, Tensor]) -> None:
     for block in _BLOCKS:
         frozen = parameters[f"annotator.{block}"]
         parameters[f"blocks.0.attn.key_query.{block}"].copy_(frozen)
-
-
-def every_pair(
-    table: Int[Tensor, "g y"], *, n_variables: int, generator: Generator
-) -> Sentences:
-    """One-step sentences with every pair of an action and a value, random variables."""
-    drawn = draw_sentences(
-        table, table.numel(), 1, n_variables=n_variables, generator=generator
-    )
-    g, y = torch.meshgrid(*(torch.arange(n) for n in table.shape), indexing="ij")
-    values = torch.stack([y.flatten(), table.flatten()], dim=1)
-    return drawn._replace(actions=g.reshape(-1, 1), values=values)
-
-
-def every_variable(
-    table: Int[Tensor, "g y"], *, n_variables: int, generator: Generator
-) -> Sentences:
-    """One-step sentences that lead to every variable once, the rest random."""
-    drawn = draw_sentences(
-        table, n_variables, 1, n_variables=n_variables, generator=generator
-    )
-    last = torch.arange(n_variables)
-    distance = torch.randint(1, n_variables, (n_variables,), generator=generator)
-    first = (last + distance) % n_variables
-    return drawn._replace(variables=torch.stack([first, last], dim=1))
-
-
-def slot_loss(
-    logits: Float[Tensor, "batch query n_classes"], target: Tensor, d: int
-) -> Float[Tensor, ""]:
-    """Cross-entropy over all d classes; those without a logit here have logit 0."""
-    rest = torch.full_like(logits[..., 0], log(d - logits.shape[-1]))
-    total = torch.logaddexp(logits.logsumexp(-1), rest)
-    return (total - logits.gather(-1, target[..., None])[..., 0]).mean()
-
-
-def variable_loss(model: TheoryModel, sentences: Sentences) -> Float[Tensor, ""]:
-    """Loss_4 of all steps."""
-    words = model.vocabulary
-    logits = model.variable_logits(sentences.tokens(words))
-    return slot_loss(logits, sentences.variables[..., 1:], words.size)
-
-
-def value_loss(
-    model: TheoryModel, sentences: Sentences, *, steps: slice = slice(None)
-) -> Float[Tensor, ""]:
-    """Loss_5, the mean over some steps (all by default) of one length."""
-    words = model.vocabulary
-    logits = model.value_logits(sentences.tokens(words), queries=steps)
-    return slot_loss(logits, sentences.values[..., 1:][..., steps], words.size)
-
-
-def pair_loss(model: TheoryModel, sentences: Sentences) -> Float[Tensor, ""]:
-    """`value_loss` of `every_pair` under uniform attention, written out.
-
-    Neurons receive (V(g) + V(y) + what the variables bring) / 2: no lookups to train
-    through, so it costs a fifth.
-    """
-    neurons, (x0, x1) = model.block.value, sentences.variables.unbind(-1)
-    variables = neurons.W1[x1] + neurons.W3[x0] + neurons.W4[x0]
-    pairs = (neurons.W2[:, None] + neurons.W5).flatten(0, 1)
-    logits = neurons.logits((pairs + variables) / 2)[:, None]
-    return slot_loss(logits, sentences.values[..., 1:], model.vocabulary.size)
-
-
-def self_labelled_loss(model: TheoryModel, sentences: Sentences) -> Float[Tensor, ""]:
-    """Loss_5^{L,2} where the frozen copy wrote answers 1 and 2 (Definition 5.2)."""
-    words, length = model.vocabulary, sentences.length
-    annotator = partial(model.forward, key_query=model.annotator)
-    first = rollout(annotator, sentences, words, steps=1)
-    clauses = [sentences.predicates(words), first.answers(words)]
-    seen = words.packed(torch.cat(clauses, dim=-2))
-    read = partial(model.value_logits, seen, n_predicates=length, queries=slice(1, 2))
-    label = read(key_query=model.annotator).argmax(-1)
-    return slot_loss(read(), label, words.size)
-
-
-def cap_step(gradients: dict[str, Tensor], *, largest: float) -> None:
-    """Scale a seed's whole gradient so that no entry exceeds `largest`."""
-    peaks = [g.flatten(1).abs().amax(1) for g in gradients.values()]
-    factor = (largest / torch.stack(peaks).amax(0).clamp_min(1e-30)).clamp_max(1.0)
-    for gradient in gradients.values():
-        gradient.mul_(factor.reshape(-1, *[1] * (gradient.ndim - 1)))
-
-
-def cap_entries(gradients: dict[str, Tensor], *, largest: float) -> None:
-    """Clip every entry of the gradient."""
-    for gradient in gradients.values():
-        gradient.clamp_(-largest, largest)

@@ -1,26 +1,24 @@
 """What the recall study trains, at a configuration.
 
-`full-*` train the whole key-query matrix of the real model on fresh prompts;
-`partial-*` train the position scores theta and omega; `warmup` and `few` are Algorithm
-1, gradient descent on these scores from zero, perturbed once; `samples-*` use a fixed
-number of prompts (Figure 3); `triple` has three examples (Figure 2b); `pretrained*`
-learn the memory first (Figure 4).
+`full-*` train the whole key-query matrix of the real model on fresh prompts (Figure
+2a), `triple` with three examples (Figure 2b); `whole-*` and `gd-*` use a fixed number
+of prompts (Figure 3); `fig4*` learn the memory first (Figure 4); `direct*` have three
+subjects (Lemma 4). Names that end in -hot, -raw or -shuffled are nulls of the arm that
+they begin with. The theory's arms are in `theory_arms`.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
 import torch
-from torch import Tensor
 
 from trained.arm import (
+    SHUFFLED,
     Arm,
     Data,
     Optimiser,
-    Quantity,
     Shuffle,
     Stage,
     adam,
@@ -28,52 +26,43 @@ from trained.arm import (
     shuffled,
 )
 from trained.seeding import generator
-from trained.task import Batch
+from trained.task import Batch, shuffle_targets
 
-from .config import Config
+from .config import Config, memory_arm
 from .model import (
     RecallModel,
     constructed_model,
+    direct_loss,
     fact_loss,
     started,
     token_embedding,
     two_step_loss,
-)
-from .scores import (
-    Pace,
-    PositionScores,
-    TokenScores,
-    ball,
-    both_steps_loss,
-    displace,
-    mean_relation_loss,
-    relation_quantities,
-    strided_loss,
-    within_symmetry,
 )
 from .task import (
     Episodes,
     Table,
     Vocabulary,
     all_bijections,
+    all_episodes,
     draw_episodes,
     draw_facts,
     relation_table,
     shuffle,
+    shuffle_copies,
     shuffle_counts,
     unseen_episodes,
 )
+from .theory_arms import theory_arms
+from .whole import WholeScores, prompt_quantities, shuffle_prompts, whole_loss
 
 TABLES = ("affine", "random")
 """The headline tables."""
 
-TWINNED: dict[str, Shuffle] = {
-    "full-affine": shuffle,
-    "full-random": shuffle,
-    "triple": shuffle,
-    "warmup": shuffle_counts,
-}
-"""The arms that have a twin on permuted answers, where twins are asked for."""
+HOT, RAW = "-hot", "-raw"
+"""What the names of nulls end with: too high a temperature, no pretraining."""
+
+TWINNED: dict[str, Shuffle] = {"full-affine": shuffle, "warmup": shuffle_counts}
+"""The arms that have a twin on permuted answers only where twins are asked for."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +73,10 @@ class Setting:
     """seed -> relation table."""
     n_examples: int
     temperature: float
+    size: int = 0
+    """Prompts of a fixed training set; 0: fresh ones at every step."""
+    spread: float = 0.0
+    """Standard deviation of the initial key-query matrix."""
 
     @property
     def words(self) -> Vocabulary:
@@ -95,69 +88,96 @@ class Setting:
         source = generator(seed, *names)
         return draw_episodes(self.table(seed), self.n_examples, count, generator=source)
 
+    def prompts(self, seed: int) -> Episodes:
+        """The fixed training set."""
+        return self.draw(self.size, seed, "recall", "samples", self.words.n_subjects)
+
     def unseen(self, count: int, seed: int) -> Episodes:
-        """Episodes that no arm trains on."""
-        return unseen_episodes(self.table(seed), self.n_examples, count, seed)
+        """Episodes outside the fixed training set, if there is one."""
+        seen = self.prompts(seed) if self.size else None
+        return unseen_episodes(
+            self.table(seed), self.n_examples, count, seed, seen=seen
+        )
 
 
 def settings(config: Config) -> dict[str, Setting]:
-    """What each arm is asked about."""
-    k, t, n = config.n_examples, config.temperature, config.n_subjects
-
+    """What each arm that has tokens is asked about; nulls share their arm's."""
+    k, t, n, s = (
+        config.n_examples,
+        config.temperature,
+        config.n_subjects,
+        config.spread,
+    )
     rows = config.n_relations
-    headlines = {
-        kind: Setting(partial(relation_table, kind, n, rows), k, t) for kind in TABLES
-    }
-
-    def triple(temperature: float) -> Setting:
-        table = partial(relation_table, "random", n, config.triple.relations)
-        return Setting(table, 3, temperature)
-
     found = {
-        f"{m}-{kind}": headlines[kind] for m in ("full", "partial") for kind in TABLES
+        f"full-{kind}": Setting(partial(relation_table, kind, n, rows), k, t, spread=s)
+        for kind in TABLES
     }
-    found["few"] = Setting(partial(_part_of_affine, config), 2, config.few.temperature)
-    for size in config.samples.subjects:
-        random = Setting(partial(relation_table, "random", size, rows), k, t)
-        for mode, count in product(config.samples.modes, config.samples.sizes):
-            found[sample_arm(size, mode, count)] = random
+    found |= {
+        name: Setting(lambda _seed: all_bijections(3), 2, t, spread=s)
+        for name in ("direct", "direct-two-step", "direct-unfrozen")
+    }
+    found |= _sample_settings(config)
+    random = partial(relation_table, "random", n)
+    triple = replace(
+        found["full-random"],
+        table=partial(random, config.triple.relations),
+        n_examples=3,
+        temperature=config.triple.temperature,
+    )
     if config.triple.steps:
-        found["triple"] = triple(config.triple.temperature)
-    if config.pretrained.steps:
-        found["pretrained"] = headlines["random"]
-        for temperature in config.pretrained.triple_temperatures:
-            found[f"pretrained-triple-{temperature:g}"] = triple(temperature)
+        found["triple"] = triple
+    wanted = config.pretrained
+    if wanted.steps:
+        for reading, width in product(wanted.readings, wanted.widths):
+            found[memory_arm(reading, width)] = found["full-random"]
+    if wanted.triple_steps:
+        for reading in ("caption", "warm"):
+            found[f"fig4b-{reading}"] = triple
     return found
 
 
-def sample_arm(n_subjects: int, mode: str, count: int) -> str:
-    """The name of an arm of Figure 3."""
-    return f"samples-{n_subjects}-{mode}-{count}"
-
-
-def _part_of_affine(config: Config, seed: int) -> Table:
-    table = relation_table("affine", config.n_subjects, 0, seed)
-    return table[: int(len(table) * config.few.share)]
+def _sample_settings(config: Config) -> dict[str, Setting]:
+    """Figure 3; of several readings the temperature and the spread are the first's."""
+    samples = config.samples
+    heat, spread = samples.readings[0]
+    found = {}
+    for n in samples.subjects:
+        table = partial(relation_table, "random", n, config.n_relations)
+        base = Setting(table, config.n_examples, heat, spread=spread)
+        for count in (*samples.sizes, *samples.beyond):
+            found[f"whole-{n}-{count}"] = replace(base, size=count)
+        if "gd" in samples.modes and n == samples.subjects[0]:
+            for count in samples.sizes:
+                found[f"gd-{n}-{count}"] = replace(base, size=count)
+    return found
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
-    """Every arm of the study at a configuration."""
-    made = []
+    """Every arm of the study at a configuration, the long ones last."""
+    found: list[Arm] = []
     for name, setting in settings(config).items():
-        kind, *rest = name.split("-")
-        if kind == "partial":
-            made.append(_partial(config, name, setting))
-        elif kind == "few":
-            made.append(_few(config, setting))
-        elif kind == "samples":
-            made.append(_samples(config, name, setting, "-".join(rest[1:-1]), rest[-1]))
-        elif kind == "pretrained":
-            made.append(_pretrained(config, name, setting))
+        kind = name.split("-")[0]
+        if kind == "direct":
+            found.append(_direct(config, name, setting))
+        elif kind in ("whole", "gd"):
+            found += _samples(config, name, setting)
+        elif kind in ("fig4a", "fig4b"):
+            found += _pretrained(config, name, setting)
         else:
-            made.append(_full(config, name, setting))
-    made.append(_warmup(config))
-    twinned = [arm for arm in made if config.twins and arm.name in TWINNED]
-    return (*made, *(shuffled(arm, TWINNED[arm.name]) for arm in twinned))
+            found += _full(config, name, setting)
+    found = [*theory_arms(config), *found]
+    twinned = [arm for arm in found if config.twins and arm.name in TWINNED]
+    twins = [shuffled(arm, TWINNED[arm.name]) for arm in twinned]
+    twins += [shuffled(arm, shuffle_copies) for arm in found if arm.name == "partial"]
+    long = ("triple", "fig4b")
+    return tuple(sorted([*found, *twins], key=lambda arm: arm.name.startswith(long)))
+
+
+def _null(config: Config, arm: Arm, name: str) -> Arm:
+    """An arm that is only a null: of fewer seeds."""
+    most = min(config.null_seeds, arm.max_seeds or config.null_seeds)
+    return replace(arm, name=name, max_seeds=most)
 
 
 def _held_out(config: Config, setting: Setting, seed: int) -> Batch:
@@ -185,189 +205,108 @@ def _fine_tune(config: Config, setting: Setting, steps: int) -> Stage:
     )
 
 
-def _full(config: Config, name: str, setting: Setting) -> Arm:
+def _constructed(setting: Setting, seed: int) -> RecallModel:
+    table, k = setting.table(seed), setting.n_examples
+    return constructed_model(table, k, seed, spread=setting.spread)
+
+
+def _full(config: Config, name: str, setting: Setting) -> list[Arm]:
+    """Figure 2, and its nulls."""
     triple = name == "triple"
-
-    def build(seed: int) -> RecallModel:
-        table, k = setting.table(seed), setting.n_examples
-        return constructed_model(table, k, seed, spread=config.spread)
-
     steps = config.triple.steps if triple else config.full_steps
-    return Arm(
+    real = Arm(
         name,
-        build,
+        partial(_constructed, setting),
         (_fine_tune(config, setting, steps),),
         held_out=partial(_held_out, config, setting),
-        max_seeds=config.triple.max_seeds if triple else None,
+        max_seeds=config.triple.max_seeds if triple else config.full_seeds,
         stores="trained",
     )
+    if name == "full-affine":
+        return [real]
+    heat = config.triple.hot if triple else config.hot
+    hot = replace(
+        real, stages=(_fine_tune(config, replace(setting, temperature=heat), steps),)
+    )
+    twin = shuffled(real, shuffle)
+    return [
+        real,
+        _null(config, hot, name + HOT),
+        _null(config, twin, twin.name),
+    ]
 
 
-def _partial(config: Config, name: str, setting: Setting) -> Arm:
-    kind = name.removeprefix("partial-")
-    # With the affine table every prompt has the same pattern counts: one is enough.
-    count = 1 if kind == "affine" else config.partial.population
+def _direct(config: Config, name: str, setting: Setting) -> Arm:
+    """Three subjects: the answer without a relation, and the same budget with it."""
 
     def data(seed: int, _step: int) -> Data:
-        return relation_quantities(setting.draw(count, seed, "recall", "partial", kind))
+        return all_episodes(setting.table(seed), 2).steps()
 
-    stage = _position_stage(config, setting, data, config.partial.steps)
-    return Arm(name, lambda _seed: PositionScores(setting.n_examples), (stage,))
-
-
-def _position_stage(
-    config: Config, setting: Setting, data: Callable[[int, int], Data], steps: int
-) -> Stage:
-    return Stage(
+    loss = two_step_loss if name == "direct-two-step" else direct_loss
+    stage = Stage(
         name="fine-tune",
-        steps=steps,
+        steps=config.direct_steps,
         optimiser=adam(config.learning_rate),
-        loss=partial(
-            both_steps_loss,
-            n_subjects=setting.words.n_subjects,
-            temperature=setting.temperature,
-        ),
+        loss=partial(loss, words=setting.words, temperature=setting.temperature),
         data=data,
-        # From exactly zero the pairs are equal and only round-off would part them.
-        perturb=setting.temperature**3,
+        trainable=("*",) if name == "direct-unfrozen" else ("*W_KQ",),
     )
+    return Arm(name, partial(_constructed, setting), (stage,), stores="trained")
 
 
-def _few(config: Config, setting: Setting) -> Arm:
-    """Stage 1 of Algorithm 1 in the general case: one large step."""
-    t = setting.temperature
+def _samples(config: Config, name: str, setting: Setting) -> list[Arm]:
+    """Figure 3 on the whole matrix; all readings at once where they are the paper's."""
+    samples, by_descent = config.samples, name.startswith("gd")
+    alone = by_descent or setting.size in samples.beyond
+    readings = samples.readings[:1] if alone else samples.readings
 
-    def data(seed: int, _step: int) -> Data:
-        return relation_quantities(setting.draw(config.few.prompts, seed, "general"))
+    def build(seed: int) -> WholeScores:
+        embedding = token_embedding(setting.table(seed), seed)
+        spreads = tuple(spread for _, spread in readings)
+        return WholeScores(embedding, setting.n_examples, spreads=spreads, seed=seed)
 
-    stage = Stage(
-        name="first",
-        steps=1,
-        optimiser=gradient_descent(config.few.rate * t**1.5 * math.log(1 / t)),
-        loss=partial(
-            both_steps_loss, n_subjects=setting.words.n_subjects, temperature=t
-        ),
-        data=data,
-    )
-    build = partial(PositionScores, setting.n_examples, dtype=torch.float64)
-    return Arm("few", lambda _seed: build(), (stage,))
-
-
-def three_subjects() -> Episodes:
-    """The prompt of the warm-up; all prompts of the six bijections are alike."""
-    source = generator(0, "warm-up")
-    return draw_episodes(all_bijections(3), 2, 1, generator=source)
-
-
-def _warmup(config: Config) -> Arm:
-    """Algorithm 1 with three subjects: to the saddle, then perturbed, on from it.
-
-    One model has copies by temperature (`hot` last), kind and draw, so that the many
-    small steps are taken once for all of them. Kinds: perturbed at random, and, for the
-    null, with the same norm but equally in both pairs. Only the perturbations are
-    random. Step 2 has a loss and scores of its own, which nothing here needs.
-    """
-    warmup = config.warmup
-    heats = (*warmup.temperatures, warmup.hot)
-    shape = (len(heats), 2, warmup.draws, 1)
-    temperatures = torch.tensor(heats, dtype=torch.float64).reshape(-1, 1, 1, 1)
-    temperatures = temperatures.expand(shape).reshape(-1, 1)
-    mirrored = torch.tensor([False, True]).reshape(1, 2, 1, 1).expand(shape)
-
-    def build(seed: int) -> PositionScores:
-        sources = (seed, "warm-up", "perturb")
-        moved: list[Tensor] = []
-        for t in heats:
-            several = [
-                ball(t**3, 13, generator=generator(*sources, index))
-                for index in range(warmup.draws)
-            ]
-            moved += [*several, *map(within_symmetry, several)]
-        stacked = torch.stack(moved)
-        return PositionScores(2, perturbations=stacked, dtype=torch.float64)
-
-    def data(_seed: int, _step: int) -> Data:
-        return {"counts": relation_quantities(three_subjects())["counts"]}
-
-    def descend(held: Tensor) -> Quantity:
-        pace = Pace(temperatures, warmup.rate * temperatures**2, held.reshape(-1, 1))
-        return partial(strided_loss, pace=pace, stride=warmup.stride)
-
-    first = Stage(
-        name="first",
-        steps=warmup.saddle,
-        optimiser=gradient_descent(1.0),
-        loss=descend(torch.ones(shape, dtype=torch.bool)),
-        data=data,
-        trainable=("theta",),
-    )
-    second = replace(
-        first,
-        name="second",
-        steps=warmup.escape_steps // warmup.stride,
-        loss=descend(mirrored),
-        prepare=displace,
-    )
-    return Arm(
-        "warmup",
-        build,
-        (first, second),
-        measure=_attention_path,
-        held_out=lambda seed: data(seed, 0),
-        record_every=1,
-        save_steps=(warmup.saddle, *warmup.path),
-    )
-
-
-def _attention_path(model: PositionScores, _data: Data) -> dict[str, Tensor]:
-    """The attention of EoS in the first copy, for the course of training."""
-    return {f"key{i}": v for i, v in enumerate(model.theta[0].softmax(-1).unbind())}
-
-
-def _samples(config: Config, name: str, setting: Setting, mode: str, count: str) -> Arm:
-    words = setting.words
-
-    def data(seed: int, _step: int) -> Data:
-        names = ("recall", "samples", str(words.n_subjects))
-        return relation_quantities(setting.draw(int(count), seed, *names))
-
-    if mode == "partial":
-        stage = _position_stage(config, setting, data, config.samples.steps)
-        return Arm(name, lambda _seed: PositionScores(setting.n_examples), (stage,))
-
-    def build(seed: int) -> TokenScores:
-        return TokenScores(
-            token_embedding(setting.table(seed), seed),
-            setting.n_examples,
-            optimiser="gd" if mode == "full-gd" else "adam",
-            spread=config.spread,
-            generator=generator(seed, "recall", "token scores"),
-        )
-
-    rate = config.samples.gd_rate * setting.temperature**2
-    descent = gradient_descent(rate)
+    rate = samples.gd_rate * setting.temperature**2
     stage = Stage(
         name="fine-tune",
-        steps=config.samples.steps,
-        optimiser=descent if mode == "full-gd" else adam(config.learning_rate),
-        loss=partial(mean_relation_loss, temperature=setting.temperature),
-        data=data,
+        steps=samples.steps,
+        optimiser=gradient_descent(rate) if by_descent else adam(config.learning_rate),
+        loss=partial(
+            whole_loss,
+            n_subjects=setting.words.n_subjects,
+            temperatures=tuple(heat for heat, _ in readings),
+        ),
+        data=lambda seed, _step: prompt_quantities(setting.prompts(seed)),
     )
-    return Arm(name, build, (stage,))
+    real = Arm(name, build, (stage,))
+    if name != permuted_arm(config):
+        return [real]
+    twin = shuffled(real, shuffle_prompts)
+    return [real, _null(config, twin, twin.name)]
 
 
-def _pretrained(config: Config, name: str, setting: Setting) -> Arm:
+def permuted_arm(config: Config) -> str:
+    """The one arm of Figure 3 that is also trained on permuted answers."""
+    samples = config.samples
+    return f"whole-{min(samples.subjects, default=0)}-{max(samples.sizes)}"
+
+
+def _pretrained(config: Config, name: str, setting: Setting) -> list[Arm]:
     """Figure 4: learn the memory from facts, then fine-tune the key-query matrix."""
-    wanted = config.pretrained
+    wanted, (figure, reading, *rest) = config.pretrained, name.split("-")
+    width = int(rest[0]) if rest else wanted.widths[0]
+    heat = setting.temperature if reading == "caption" else wanted.warm
+    decay = wanted.weight_decay if reading == "decay" else 0.0
+    first = wanted.triple_steps if figure == "fig4b" else wanted.steps
+    second = wanted.triple_steps if figure == "fig4b" else wanted.fine_steps
 
     def build(seed: int) -> RecallModel:
         table = setting.table(seed)
-        shape = (2, wanted.width * table.shape[1] ** 2, setting.words.size)
+        shape = (2, width * table.shape[1] ** 2, setting.words.size)
         source = generator(seed, "recall", "memory")
         keys, values = wanted.spread * torch.randn(shape, generator=source)
         positions = 2 * setting.n_examples + 3
         model = RecallModel(token_embedding(table, seed), positions, keys, values)
-        return started(model, config.spread, seed)
+        return started(model, setting.spread, seed)
 
     def facts(seed: int, step: int) -> Data:
         source = generator(seed, "recall", "facts", step)
@@ -375,22 +314,35 @@ def _pretrained(config: Config, name: str, setting: Setting) -> Arm:
 
     pretrain = Stage(
         name="pretrain",
-        steps=wanted.steps,
+        steps=first,
         optimiser=Optimiser(
-            "adamw",
-            config.learning_rate,
-            weight_decay=wanted.weight_decay,
-            decay=wanted.decay,
+            "adamw" if decay else "adam", config.learning_rate, weight_decay=decay
         ),
-        loss=partial(fact_loss, temperature=wanted.temperature),
+        loss=partial(fact_loss, temperature=heat),
         data=facts,
         draw="each step",
     )
-    return Arm(
+    fine_tune = _fine_tune(config, setting, second)
+    real = Arm(
         name,
         build,
-        (pretrain, _fine_tune(config, setting, wanted.steps)),
+        (pretrain, fine_tune),
         held_out=partial(_held_out, config, setting),
-        save_steps=(wanted.steps,),
-        max_seeds=wanted.max_seeds if name == "pretrained" else 1,
+        save_steps=(first,),
+        max_seeds=wanted.max_seeds,
     )
+    if reading == "decay" or width != wanted.widths[0]:
+        return [real]
+    raw = replace(real, stages=(fine_tune,), save_steps=())
+    spoiled = replace(shuffled(real, _shuffle_facts), save_steps=())
+    spoiled = replace(spoiled, stages=(spoiled.stages[0], fine_tune))
+    return [
+        real,
+        _null(config, raw, name + RAW),
+        _null(config, spoiled, name + SHUFFLED),
+    ]
+
+
+def _shuffle_facts(data: Data, source: torch.Generator) -> Data:
+    """Facts whose third words are permuted: there is nothing to remember."""
+    return shuffle_targets(data, source)

@@ -82,7 +82,7 @@ class Block(nn.Module):
         self, n_positions: int, width: int, *, keys: Tensor, values: Tensor
     ) -> None:
         super().__init__()
-        self.attn = _LastQueryAttention(n_positions, width, keys.dtype)
+        self.attn = LastQueryAttention(n_positions, width, keys.dtype)
         self.mlp = QuadraticMemory(keys, values)
         self.hook_resid_pre = HookPoint()
         self.hook_attn_out = HookPoint()
@@ -101,7 +101,9 @@ class Block(nn.Module):
         return self.hook_resid_post(self.hook_mlp_out(self.mlp(mid)))
 
 
-class _LastQueryAttention(nn.Module):
+class LastQueryAttention(nn.Module):
+    """The last token's attention by one merged key-query matrix."""
+
     def __init__(self, n_positions: int, width: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.n_positions = n_positions
@@ -112,14 +114,20 @@ class _LastQueryAttention(nn.Module):
     def forward(
         self, residual: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch 1 d_model"]:
+        """What the last token attends to."""
+        scores = self.hook_attn_scores(self.scores(residual)[:, None, None])
+        pattern = self.hook_pattern(scores.softmax(-1))
+        return (pattern[:, 0, 0, :, None] * residual).sum(1, keepdim=True)
+
+    def scores(
+        self, residual: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos"]:
+        """Z^T W_KQ z_last."""
         length, n = residual.shape[1], self.n_positions
         # z_last is one-hot in its position part, so that product is a column.
         query = self.W_KQ[:, length - 1] + residual[:, -1] @ self.W_KQ[:, n:].T
         # Products and sums: a batched matrix product of such thin matrices is slower.
-        scores = query[:, :length] + (residual * query[:, None, n:]).sum(-1)
-        scores = self.hook_attn_scores(scores[:, None, None])
-        pattern = self.hook_pattern(scores.softmax(-1))
-        return (pattern[:, 0, 0, :, None] * residual).sum(1, keepdim=True)
+        return query[:, :length] + (residual * query[:, None, n:]).sum(-1)
 
 
 class QuadraticMemory(nn.Module):
@@ -201,10 +209,15 @@ def constructed_model(
 
 
 @torch.no_grad()
-def started(model: RecallModel, spread: float, seed: int) -> RecallModel:
-    """The model with the random key-query matrix that full fine-tuning starts from."""
+def start(W_KQ: Tensor, spread: float, seed: int) -> None:
+    """Write the random key-query matrix that full fine-tuning starts from."""
     source = generator(seed, "recall", "key-query")
-    model.W_KQ.copy_(spread * torch.randn(model.W_KQ.shape, generator=source))
+    W_KQ.copy_(spread * torch.randn(W_KQ.shape, generator=source))
+
+
+def started(model: RecallModel, spread: float, seed: int) -> RecallModel:
+    """The model with the matrix that full fine-tuning starts from."""
+    start(model.W_KQ, spread, seed)
     return model
 
 
@@ -221,6 +234,18 @@ def two_step_loss(
         logits = model(data[step].tokens)[:, 0, classes] / temperature
         total = total + F.cross_entropy(logits, data[step].targets - classes.start)
     return total
+
+
+def direct_loss(
+    model: RecallModel,
+    data: dict[str, Batch],
+    *,
+    words: Vocabulary,
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """Cross-entropy of the answer without a written relation (Lemma 4)."""
+    logits = model(data["relation"].tokens)[:, 0, words.answers] / temperature
+    return F.cross_entropy(logits, data["answer"].targets - words.answers.start)
 
 
 def fact_loss(

@@ -1,12 +1,10 @@
-"""Fast exact stand-ins for `RecallModel` while the memory is constructed.
+"""Partial fine-tuning: theta and omega, the only trained entries of W_KQ in the theory.
 
-`PositionScores` is partial fine-tuning: theta and omega, the only trained entries of
-W_KQ in the paper's theory. `TokenScores` is the first step of full fine-tuning: its
-query is always the same vector z_last, so W_KQ acts only through W_KQ z_last.
+An exact stand-in for `RecallModel` while the memory is constructed. Many small problems
+are copies within one model, so that the many small steps are taken once for all.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,45 +12,42 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .model import RecallModel
-from .task import Episodes
+from .slopes import (
+    answer_slope,
+    relation_odds,
+    relation_slope,
+)
 from .theory import (
     answer_loss,
-    pattern_counts,
     quadratic_forms,
     relation_loss,
-    relation_slope,
     right_pattern,
 )
+
+NO_DOUBT = -1e6
+"""Log odds of a wrong answer before any were met."""
 
 
 class PositionScores(nn.Module):
     """Attention by position alone: theta for the first step, omega for the second.
 
-    With `perturbations` it holds as many copies, each with the displacement that
-    Algorithm 1 makes once, between its two stages.
+    It holds several copies, each with the displacement that Algorithm 1 makes once.
+    `doubt` is the largest log odds of a wrong answer that a copy has met.
     """
 
     def __init__(
-        self,
-        n_examples: int,
-        *,
-        perturbations: Float[Tensor, "copy coordinate"] | None = None,
-        dtype: torch.dtype = torch.float32,
+        self, n_examples: int, perturbations: Float[Tensor, "copy coordinate"]
     ) -> None:
         super().__init__()
-        length = 2 * n_examples + 2
-        copies = () if perturbations is None else (len(perturbations),)
-        self.theta = nn.Parameter(torch.zeros(*copies, length, dtype=dtype))
-        self.omega = nn.Parameter(torch.zeros(*copies, length + 1, dtype=dtype))
-        if perturbations is not None:
-            self.perturbation = nn.Parameter(perturbations.to(dtype))
+        copies, length = len(perturbations), 2 * n_examples + 2
+        zero = perturbations.new_zeros(copies, length + 1)
+        self.theta = nn.Parameter(zero[:, 1:].clone())
+        self.omega = nn.Parameter(zero)
+        self.perturbation = nn.Parameter(perturbations)
+        self.doubt = nn.Parameter(torch.full_like(zero[:, 0], NO_DOUBT))
         self.forms: Tensor
-        forms = quadratic_forms(n_examples).to(dtype)
+        forms = quadratic_forms(n_examples).to(perturbations.dtype)
         self.register_buffer("forms", forms, persistent=False)
-
-    def attention(self, _tokens: Int[Tensor, "batch key"]) -> Float[Tensor, "1 key"]:
-        """One attention for all prompts."""
-        return self.theta.softmax(-1)[None]
 
 
 def ball(
@@ -86,81 +81,33 @@ def mirrored(scores: Float[Tensor, "*copy key"]) -> Float[Tensor, "*copy key"]:
     return scores[..., [2, 3, 0, 1, 4, 5]]
 
 
-class TokenScores(nn.Module):
-    """score_j = b_j + phi(u_j) . c, with (b, c) = W_KQ z_last.
-
-    (b, c) is written as scale * vector, so that an optimiser on the vector moves it
-    as the same optimiser on the whole matrix would: a gradient step of rate eta on
-    W_KQ moves W_KQ z_last by eta |z_last|^2 = 2 eta times its gradient (scale
-    sqrt(2)); an Adam step moves it by its rate times |z_last|_1 (that scale).
-    """
-
-    def __init__(
-        self,
-        embedding: Float[Tensor, "d_vocab d_model"],
-        n_examples: int,
-        *,
-        optimiser: Literal["gd", "adam"],
-        spread: float,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        length = 2 * n_examples + 2
-        scale = embedding.new_tensor(2**0.5)
-        if optimiser == "adam":
-            scale = 1 + embedding[-1].abs().sum()
-        # W_KQ starts with this spread; its product with z_last has twice the variance.
-        start = torch.randn(length + embedding.shape[1], generator=generator)
-        self.vector = nn.Parameter(spread * 2**0.5 * start / scale)
-        self.scale: Tensor
-        self.forms: Tensor
-        self.embedding: Tensor
-        self.register_buffer("scale", scale)
-        self.register_buffer("embedding", embedding)
-        forms = quadratic_forms(n_examples).to(embedding.dtype)
-        self.register_buffer("forms", forms, persistent=False)
-
-    def attention(self, tokens: Int[Tensor, "batch key"]) -> Float[Tensor, "batch key"]:
-        """The attention of EoS in every prompt."""
-        length = tokens.shape[1]
-        scores = self.scale * self.vector
-        by_token = self.embedding @ scores[length:]
-        return (scores[:length] + by_token[tokens]).softmax(-1)
-
-
-def relation_quantities(episodes: Episodes) -> dict[str, Tensor]:
-    """The data of the losses below: tokens and pattern counts."""
-    return {
-        "tokens": episodes.relation_step().tokens,
-        "counts": pattern_counts(episodes),
-    }
-
-
-def mean_relation_loss(
-    model: PositionScores | TokenScores,
-    data: dict[str, Tensor],
-    *,
-    temperature: float,
-) -> Float[Tensor, ""]:
-    """Mean cross-entropy of the relation."""
-    attention = model.attention(data["tokens"])
-    return relation_loss(
-        attention, data["counts"], model.forms, temperature=temperature
-    ).mean()
-
-
-def both_steps_loss(
+def copies_loss(
     model: PositionScores,
     data: dict[str, Tensor],
     *,
-    n_subjects: int,
+    n_subjects: Int[Tensor, " copy"],
     temperature: float,
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the relation plus that of the answer given the relation."""
-    second = answer_loss(
-        model.omega.softmax(-1), n_subjects=n_subjects, temperature=temperature
+    """Each copy's loss on its own prompts, both steps, summed over the copies.
+
+    An optimiser that acts entry by entry then trains every copy as if alone.
+    """
+    attention = model.theta.softmax(-1)[:, None].expand(*data["counts"].shape[:2], -1)
+    first = relation_loss(
+        attention,
+        data["counts"],
+        model.forms,
+        temperature=temperature,
+        target=data.get("pattern"),
     )
-    return mean_relation_loss(model, data, temperature=temperature) + second
+    n_rows = first.shape[1]
+    second = answer_loss(
+        model.omega.softmax(-1)[:, None].expand(-1, n_rows, -1),
+        n_subjects=n_subjects[:, None].expand(-1, n_rows).to(first.device),
+        temperature=temperature,
+        target=data.get("answer"),
+    )
+    return (first + second).mean(-1).sum()
 
 
 @dataclass(frozen=True)
@@ -170,46 +117,76 @@ class Pace:
     Attributes:
         temperature: of its loss.
         rate: of its gradient steps.
+        n_subjects: in its table.
         held: whether its two examples get equal gradients; round-off alone would leave
             the saddle after about a hundred steps.
     """
 
     temperature: Float[Tensor, "copy 1"]
     rate: Float[Tensor, "copy 1"]
-    held: Bool[Tensor, "copy 1"]
+    n_subjects: Int[Tensor, " copy"]
+    held: Bool[Tensor, "copy 1"] | None = None
 
     def to(self, device: torch.device) -> "Pace":
         """The same on another device."""
-        moved = (x.to(device) for x in (self.temperature, self.rate, self.held))
-        return Pace(*moved)
+        return Pace(
+            self.temperature.to(device),
+            self.rate.to(device),
+            self.n_subjects.to(device),
+            None if self.held is None else self.held.to(device),
+        )
 
 
 @torch.no_grad()
 def descended(
     theta: Float[Tensor, "copy key"],
     data: dict[str, Tensor],
-    forms: Float[Tensor, "pattern key key2"],
     pace: Pace,
     steps: int,
 ) -> Float[Tensor, "copy key"]:
-    """Some steps of gradient descent on the relation's loss, two examples, one prompt.
+    """Some steps of gradient descent on the relation's loss, two examples.
 
-    The data are its pattern counts, and `targets` where answers are permuted.
+    The data are pattern counts, and `targets` where answers are permuted.
     """
-    counts = data["counts"].to(theta.dtype)
-    targets = data.get("targets")
+    counts, targets = data["counts"], data.get("targets")
     if targets is None:
         index = torch.tensor([right_pattern(2)], device=counts.device)
-        targets = F.one_hot(index, counts.shape[-1])
-    heat, targets = pace.temperature, targets.to(counts)
+        targets = F.one_hot(index, counts.shape[-1]).to(counts)
+    heat = pace.temperature
     for _ in range(steps):
-        slope = relation_slope(theta, counts, targets, forms, temperature=heat)
-        slope = torch.where(pace.held, (slope + mirrored(slope)) / 2, slope)
+        slope = relation_slope(theta, counts, targets, temperature=heat)
+        if pace.held is not None:
+            slope = torch.where(pace.held, (slope + mirrored(slope)) / 2, slope)
         theta = theta - pace.rate * slope
     return theta
 
 
-def strided_loss(
+@torch.no_grad()
+def settled(
+    omega: Float[Tensor, "copy key"],
+    doubt: Float[Tensor, " copy"],
+    pace: Pace,
+    steps: int,
+) -> tuple[Float[Tensor, "copy key"], Float[Tensor, " copy"]]:
+    """Some steps of gradient descent on the answer's loss.
+
+    Returns:
+        The scores, and the largest log odds of a wrong answer on the way.
+    """
+    for _ in range(steps):
+        slope, odds = answer_slope(
+            omega, n_subjects=pace.n_subjects, temperature=pace.temperature
+        )
+        doubt = torch.maximum(doubt, odds)
+        ahead = omega - pace.rate * slope
+        # A fixed point of the map, to the last bit: it will never leave it.
+        if torch.equal(ahead, omega):
+            break
+        omega = ahead
+    return omega, doubt
+
+
+def relation_strides(
     model: PositionScores, data: dict[str, Tensor], *, pace: Pace, stride: int
 ) -> Float[Tensor, ""]:
     """The copies' loss on the relation; its gradient is how far `stride` steps lead.
@@ -219,12 +196,26 @@ def strided_loss(
     """
     pace = pace.to(model.theta.device)
     here = model.theta.detach()
-    ahead = descended(here, data, model.forms, pace, stride)
-    counts = data["counts"].expand(len(here), -1)
-    loss = relation_loss(
-        here.softmax(-1), counts, model.forms, temperature=pace.temperature
-    )
-    return loss.sum() + ((model.theta - here) * (here - ahead)).sum()
+    ahead = descended(here, data, pace, stride)
+    odds = relation_odds(here.softmax(-1), temperature=pace.temperature)
+    loss = (odds[:, None] @ data["counts"].mT).log().mean((1, 2)).sum()
+    return loss + _towards(model.theta, ahead)
+
+
+def both_strides(
+    model: PositionScores, data: dict[str, Tensor], *, pace: Pace, stride: int
+) -> Float[Tensor, ""]:
+    """The same for both steps' scores; `doubt` keeps the worst log odds met."""
+    here = pace.to(model.theta.device)
+    omega, doubt = settled(model.omega.detach(), model.doubt.detach(), here, stride)
+    first = relation_strides(model, data, pace=pace, stride=stride)
+    return first + _towards(model.omega, omega) + _towards(model.doubt, doubt)
+
+
+def _towards(parameter: Tensor, ahead: Tensor) -> Float[Tensor, ""]:
+    """Zero, with the gradient that takes a parameter there in a step of rate 1."""
+    here = parameter.detach()
+    return ((parameter - here) * (here - ahead)).sum()
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ is token 6, and the prompt (0, 3, 1, 4, 2, 12) has the targets 6, then (with 6
 appended) 5.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
@@ -21,11 +22,15 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from trained import seeding
+from trained.errors import BadInput
 from trained.task import Batch, positions
 
 from .config import prime_base
 
 Table = Int[Tensor, "relation subject"]
+
+MOST_DRAWS = 100
+"""Attempts to find prompts outside a training set."""
 
 
 def all_bijections(n_subjects: int) -> Table:
@@ -177,7 +182,17 @@ class Episodes:
         """Both steps, as the loss and the arms want them."""
         return {"relation": self.relation_step(), "answer": self.answer_step()}
 
-    def where(self, chosen: Bool[Tensor, " batch"]) -> "Episodes":
+    @property
+    def codes(self) -> Int[Tensor, " batch"]:
+        """A number for each episode, the same for equal ones only."""
+        code = self.relation
+        for subject in self.subjects.unbind(1):
+            code = code * self.table.shape[1] + subject
+        return code
+
+    def where(
+        self, chosen: Bool[Tensor, " batch"] | Int[Tensor, " batch2"]
+    ) -> "Episodes":
         """Some of the episodes."""
         return Episodes(self.table, self.relation[chosen], self.subjects[chosen])
 
@@ -192,10 +207,49 @@ def draw_episodes(
     return Episodes(table, relation, noise.argsort(1)[:, : n_examples + 1])
 
 
-def unseen_episodes(table: Table, n_examples: int, count: int, seed: int) -> Episodes:
-    """Episodes of the same table that no arm trains on."""
+def all_episodes(table: Table, n_examples: int) -> Episodes:
+    """Every episode of a small table once."""
+    n_relations, n = table.shape
+    orders = torch.tensor(list(permutations(range(n), n_examples + 1)))
+    relation = torch.arange(n_relations).repeat_interleave(len(orders))
+    return Episodes(table, relation, orders.repeat(n_relations, 1))
+
+
+def unseen_episodes(
+    table: Table,
+    n_examples: int,
+    count: int,
+    seed: int,
+    *,
+    seen: Episodes | None = None,
+) -> Episodes:
+    """Episodes of the same table, other than those of a fixed training set.
+
+    Args:
+        table: what they are about.
+        n_examples: in each of them.
+        count: how many.
+        seed: of the draw.
+        seen: a fixed training set; without one, prompts are fresh at every step.
+    """
     source = seeding.generator(seed, "recall", "test")
-    return draw_episodes(table, n_examples, count, generator=source)
+    if seen is None:
+        return draw_episodes(table, n_examples, count, generator=source)
+    known = seen.codes
+    found: list[Episodes] = []
+    for _ in range(MOST_DRAWS):
+        drawn = draw_episodes(table, n_examples, count, generator=source)
+        found.append(drawn.where(~torch.isin(drawn.codes, known)))
+        if sum(len(kept.relation) for kept in found) >= count:
+            return joined(found).where(torch.arange(count))
+    raise BadInput(f"{len(known)} prompts leave too few to be tested on")
+
+
+def joined(several: Sequence[Episodes]) -> Episodes:
+    """Episodes of one table after each other."""
+    relation = torch.cat([episodes.relation for episodes in several])
+    subjects = torch.cat([episodes.subjects for episodes in several])
+    return Episodes(several[0].table, relation, subjects)
 
 
 def shuffle(data: dict[str, Batch], source: torch.Generator) -> dict[str, Batch]:
@@ -206,6 +260,22 @@ def shuffle(data: dict[str, Batch], source: torch.Generator) -> dict[str, Batch]
     }
 
 
+def shuffle_copies(
+    data: dict[str, Tensor], source: torch.Generator
+) -> dict[str, Tensor]:
+    """Copies' prompts with both steps' answers permuted over each copy's prompts.
+
+    `pattern` is the match pattern of another prompt's relation; `answer` says which of
+    a prompt's own answers another's is: those of its subjects in order, or none.
+    """
+    answers, crossed = data["answers"], data["crossed"]
+    order = torch.randperm(answers.shape[1], generator=source)
+    shown = answers == answers[:, order, -1:]
+    column = torch.where(shown.any(-1), shown.double().argmax(-1), answers.shape[-1])
+    pattern = crossed[:, torch.arange(len(order)), order]
+    return {**data, "pattern": pattern, "answer": column}
+
+
 def shuffle_counts(
     data: dict[str, Tensor], _source: torch.Generator
 ) -> dict[str, Tensor]:
@@ -214,7 +284,7 @@ def shuffle_counts(
     Every relation is as likely to be called the right one as any other.
     """
     counts = data["counts"]
-    return {**data, "targets": counts / counts.sum(-1, keepdim=True)}
+    return {**data, "targets": (counts / counts.sum(-1, keepdim=True))[0]}
 
 
 def draw_facts(table: Table, count: int, *, generator: torch.Generator) -> Batch:
@@ -241,6 +311,18 @@ def confusing_relations(episodes: Episodes) -> Bool[Tensor, "batch relation"]:
     first = images[:, :, 0] == answers[:, None, 1]
     second = images[:, :, 1] == answers[:, None, 0]
     return first & second
+
+
+def mismatched(episodes: Episodes) -> Bool[Tensor, " batch"]:
+    """Prompts where some relation fits two of the pairs and uses the query subject.
+
+    Two examples: r maps the query to one of the two answers and an example's subject to
+    the other.
+    """
+    images, answers = _images(episodes), episodes.answers[:, None]
+    query = images[:, :, 2:] == answers[..., :2]
+    example = (images[:, :, :2, None] == answers[..., None, :2]).any(2)
+    return (query & example.flip(-1)).flatten(1).any(1)
 
 
 def consistent_relations(episodes: Episodes) -> Bool[Tensor, "batch relation"]:

@@ -18,7 +18,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
@@ -45,6 +45,9 @@ def matchings(n_examples: int) -> tuple[tuple[tuple[int, int], ...], ...]:
 def right_pattern(n_examples: int) -> int:
     """The pattern of the true relation: every example subject with its own answer."""
     return matchings(n_examples).index(tuple((i, i) for i in range(n_examples)))
+
+
+RIGHT_OF_TWO = right_pattern(2)
 
 
 def pattern_of_relation(episodes: Episodes) -> Int[Tensor, "batch relation"]:
@@ -91,45 +94,29 @@ def relation_logits(
 
 def relation_loss(
     attention: Float[Tensor, "*#batch key"],
-    counts: Int[Tensor, "*batch pattern"],
+    counts: Num[Tensor, "*batch pattern"],
     forms: Float[Tensor, "pattern key key2"],
     *,
     temperature: float | Float[Tensor, "*#batch 1"],
+    target: Int[Tensor, "*batch"] | None = None,
 ) -> Float[Tensor, "*batch"]:
-    """Cross-entropy of the true relation among the relation tokens, per prompt."""
-    scaled = relation_logits(attention, forms) / temperature
-    right = right_pattern((attention.shape[-1] - 2) // 2)
-    # In the logits' precision: the logarithm of integers would be float32.
-    log_counts = counts.to(scaled.dtype).log()
-    return (scaled + log_counts).logsumexp(-1) - scaled[..., right]
-
-
-def relation_slope(
-    theta: Float[Tensor, "copy key"],
-    counts: Float[Tensor, "1 pattern"],
-    targets: Float[Tensor, "1 pattern"],
-    forms: Float[Tensor, "pattern key key2"],
-    *,
-    temperature: Float[Tensor, "copy 1"],
-) -> Float[Tensor, "copy key"]:
-    """The gradient of `relation_loss` in the scores, of one prompt, in closed form.
-
-    A dozen small operations, where autograd and an optimiser take a hundred.
+    """Cross-entropy of a relation among the relation tokens, per prompt.
 
     Args:
-        theta: the scores of several copies.
+        attention: of EoS.
         counts: relations with each pattern.
-        targets: how often each pattern is the right one; 1 for the true relation's.
         forms: see `quadratic_forms`.
-        temperature: of each copy.
+        temperature: of the softmax.
+        target: the pattern of the relation; by default the true one's.
     """
-    attention = theta.softmax(-1)
-    products = attention @ forms.flatten(0, 1).T
-    keyed = products.reshape(*products.shape[:-1], *forms.shape[:2])
-    logits = (keyed @ attention[..., None])[..., 0] / temperature
-    excess = (logits + counts.log()).softmax(-1) - targets
-    slope = (excess[..., None, :] @ keyed)[..., 0, :] * (2 / temperature)
-    return attention * (slope - (attention * slope).sum(-1, keepdim=True))
+    scaled = relation_logits(attention, forms) / temperature
+    # In the logits' precision: the logarithm of integers would be float32.
+    log_counts = counts.to(scaled.dtype).log()
+    if target is None:
+        chosen = scaled[..., right_pattern((attention.shape[-1] - 2) // 2)]
+    else:
+        chosen = scaled.gather(-1, target[..., None])[..., 0]
+    return (scaled + log_counts).logsumexp(-1) - chosen
 
 
 def relation_accuracy(
@@ -148,24 +135,59 @@ def relation_accuracy(
     return tied[..., right] / (tied * counts).sum(-1)
 
 
-def answer_loss(
-    attention: Float[Tensor, "*batch key"],
-    *,
-    n_subjects: int,
-    temperature: float | Float[Tensor, "*batch 1"],
-) -> Float[Tensor, "*batch"]:
-    """Cross-entropy of the answer once the relation is appended (step 2).
+def answer_logits(attention: Float[Tensor, "*batch key"]) -> Float[Tensor, "*batch c"]:
+    """The second step's logits: of the answers to the prompt's subjects, and others'.
 
     With q the attention of the appended relation and c = 1 + q[relation]:
     l(a_i) = sum_j q_j^2 + 2 c q[s_i] + c^2 for the prompt's subjects, and without the
-    middle term for the other n-k-1 answers; what is common to all cancels.
+    middle term for the other n-k-1 answers (the last column); what is common to all is
+    left out.
     """
-    subjects = attention[..., 0:-2:2]
-    logits = 2 * (1 + attention[..., -1:]) * subjects / temperature
-    # The others' logit is 0; there may be none, whose logarithm is -inf.
-    n_others = logits.new_full((1,), n_subjects - subjects.shape[-1])
-    others = n_others.log().expand(*logits.shape[:-1], 1)
-    return torch.cat([logits, others], -1).logsumexp(-1) - logits[..., -1]
+    shown = 2 * (1 + attention[..., -1:]) * attention[..., 0:-2:2]
+    return torch.cat([shown, torch.zeros_like(shown[..., :1])], -1)
+
+
+def answer_loss(
+    attention: Float[Tensor, "*batch key"],
+    *,
+    n_subjects: int | Int[Tensor, "*batch"],
+    temperature: float | Float[Tensor, "*batch 1"],
+    target: Int[Tensor, "*batch"] | None = None,
+) -> Float[Tensor, "*batch"]:
+    """Cross-entropy of the answer once the relation is appended (step 2).
+
+    Args:
+        attention: of the appended relation.
+        n_subjects: in the table.
+        temperature: of the softmax.
+        target: the column of `answer_logits`; by default the query's answer.
+    """
+    logits = answer_logits(attention) / temperature
+    n_shown = logits.shape[-1] - 1
+    # There may be no other answers, whose logarithm is -inf.
+    many = torch.ones_like(logits)
+    many[..., -1] = n_subjects - n_shown
+    if target is None:
+        chosen = logits[..., n_shown - 1]
+    else:
+        chosen = logits.gather(-1, target[..., None])[..., 0]
+    return (logits + many.log()).logsumexp(-1) - chosen
+
+
+def answer_accuracy(
+    attention: Float[Tensor, "*batch key"],
+    *,
+    n_subjects: int | Int[Tensor, "*batch"],
+    tolerance: float,
+) -> Float[Tensor, "*batch"]:
+    """Argmax accuracy on the query's answer after the second step, ties split."""
+    logits = answer_logits(attention)
+    n_shown = logits.shape[-1] - 1
+    many = torch.ones_like(logits)
+    many[..., -1] = n_subjects - n_shown
+    best = logits.masked_fill(many == 0, -torch.inf).amax(-1, keepdim=True)
+    tied = (logits >= best - tolerance) & (many > 0)
+    return tied[..., n_shown - 1] / (tied * many).sum(-1)
 
 
 def optimal_attention(
@@ -247,39 +269,6 @@ def hessian(
 
     second: Tensor = torch.func.hessian(loss)(theta)
     return second
-
-
-def ratio_rises(
-    theta: Float[Tensor, "point 6"],
-    counts: Int[Tensor, "1 pattern"],
-    *,
-    temperature: float,
-) -> Bool[Tensor, " point"]:
-    """Whether the largest within-pair ratio does not fall under gradient flow on L1."""
-    scores = theta.detach().requires_grad_()
-    forms, several = quadratic_forms(2), counts.expand(len(theta), -1)
-    loss = relation_loss(scores.softmax(1), several, forms, temperature=temperature)
-    (slope,) = torch.autograd.grad(loss.sum(), scores)
-    ratios = theta[:, [0, 2]] - theta[:, [1, 3]]
-    change = -(slope[:, [0, 2]] - slope[:, [1, 3]]) * ratios.sign()
-    widest = ratios.abs().argmax(1, keepdim=True)
-    return change.gather(1, widest)[:, 0] >= 0
-
-
-def lead(
-    theta: Float[Tensor, "point 6"],
-    counts: Int[Tensor, "1 pattern"],
-    *,
-    temperature: float,
-) -> Float[Tensor, " point"]:
-    """l(r1) - sum p l; Lemma 8's condition for the ratio to fall is that it exceeds 0.
-
-    What is negligible counts as 0: uniform attention makes all logits equal.
-    """
-    logits = relation_logits(theta.softmax(1), quadratic_forms(2))
-    weights = (logits / temperature + counts.log()).softmax(1)
-    found = logits[:, right_pattern(2)] - (weights * logits).sum(1)
-    return found.masked_fill(found.abs() < 1e-12, 0.0)
 
 
 def _index_of(sorted_or_not: Tensor, values: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The study's figures, each drawn from a lab."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from probes.figures import bars, curve, heatmap
 from probes.measurement import Label, Measurement
+from trained.analogy.block_arms import later_steps
 from trained.analogy.theory import Alignment
+from trained.arm import Arm
 from trained.errors import BadInput
 
 from .claims.joint import PAPER_COSINE
@@ -32,13 +35,22 @@ METRICS = {
 TITLES = {"block": "One-layer block", "relu-main": "ReLU block", "gpt": "GPT-2"}
 PHASES = ("phase 1", "phase 2")
 STAGES = {
-    "block": ("values\nphase 1", "head\nphase 1", "head\nphase 2", "head\nlater"),
+    "block": ("values\nphase 1", "head\nphase 1", "head\nphase 2", "to\nconvergence"),
     "relu-main": PHASES,
     "gpt": PHASES,
 }
 POINTS = 20
 """Of a curve over training, per stage."""
 LATE = ("AS_T", "AS_E")
+PAPER = {
+    "block": {"joint": 0.9202, "SA": 0.9689, "AS_T": 0.0014, "bridge": 0.9132}
+    | {"no_bridge": 0.006},
+    "gpt": {"joint": 0.995, "SA": 0.7983, "AS_E": 0.4326, "bridge": 0.9642}
+    | {"no_bridge": 0.016},
+}
+"""Cosines of Table 1."""
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Of the source's displacement that a target is given."""
 Row = tuple[str, str, When]
 """Label, arm, when."""
 
@@ -66,11 +78,16 @@ def alignment(lab: AnalogyLab) -> Figure:
     panels = figure.subplots(len(parts), squeeze=False)[:, 0]
     for ax, part in zip(panels, parts, strict=True):
         names = [lab.named(part, name) for name in _curricula(lab, part)]
-        values = [[lab.cosine(name, kind) for kind in kinds] for name in names]
+        values = [[fmean(lab.cosine(name, kind)) for kind in kinds] for name in names]
         labels = {"arm": tuple(names), "cosine of": kinds}
-        axes = ("arm", "cosine of", "seed")
+        axes = ("arm", "cosine of")
         measurement = Measurement(torch.tensor(values), axes, labels, "cosine")
         bars(measurement, x="arm", hue="cosine of", ax=ax)
+        paper = {lab.named(part, name): value for name, value in PAPER[part].items()}
+        places = [names.index(name) for name in paper if name in names]
+        heights = [value for name, value in paper.items() if name in names]
+        ax.plot(places, heights, "x", color="black", label="paper, Table 1")
+        ax.legend(fontsize=9, frameon=False)
         title = f"{TITLES[part]}: source and target, and shifted pairs"
         ax.set_title(title, fontsize=12)
     return figure
@@ -103,19 +120,52 @@ def phase(lab: AnalogyLab) -> Figure:
 
 
 def depth(lab: AnalogyLab) -> Figure:
-    """Alignment from layer to layer: deep linear network and GPT-2."""
-    parts = _trained(lab, "linear", "gpt")
-    figure = Figure((5.6 * len(parts), 4), layout="constrained")
-    panels = figure.subplots(1, len(parts), squeeze=False)[0]
-    for ax, part in zip(panels, parts, strict=True):
-        title, curves = (_linear if part == "linear" else _gpt)(lab)
-        stacked = torch.stack([torch.stack(seeds) for seeds in curves.values()])
-        labels = {"pairs": tuple(curves)}
-        axes = ("pairs", "seed", "layer")
-        measurement = Measurement(stacked, axes, labels, "cosine")
-        curve(measurement, x="layer", hue="pairs", ax=ax)
-        ax.set_xticks(measurement.labels["layer"])
+    """Figure 1: alignment from layer to layer, deep linear networks and GPT-2."""
+    panels = [
+        panel for part in _trained(lab, "linear", "gpt") for panel in PANELS[part]
+    ]
+    drawn = [panel(lab) for panel in panels]
+    rows = -(-len(drawn) // 2)
+    figure = Figure((11, 3.8 * rows), layout="constrained")
+    axes = figure.subplots(rows, 2, squeeze=False).flat
+    for ax, (title, curves) in zip(axes, drawn, strict=False):
+        for name, seeds in curves.items():
+            points = torch.stack(seeds)
+            labels: dict[str, tuple[Label, ...]] = {"seed": tuple(range(len(seeds)))}
+            found = Measurement(points, ("seed", "layer"), labels, "cosine")
+            curve(found, x="layer", ax=ax)
+            ax.lines[-1].set(label=name)
         ax.set_title(title, fontsize=12)
+        ax.legend(fontsize=9, frameon=False)
+    for ax in list(figure.axes)[len(drawn) :]:
+        ax.remove()
+    return figure
+
+
+def late(lab: AnalogyLab) -> Figure:
+    """AS_T from the first full fit to convergence, and what would make it transfer."""
+    _trained(lab, "block")
+    steps = later_steps(lab.config)
+    figure = Figure((15, 4), layout="constrained")
+    *courses, right = figure.subplots(1, 3)
+    for ax, arm in zip(courses, ("block-AS_T", "block-AS_T-replay"), strict=True):
+        values = [
+            [read(lab, arm, step) for step in steps] for read in READINGS.values()
+        ]
+        axes = ("reading", "kept step", "seed")
+        names = {"reading": tuple(READINGS)}
+        found = Measurement(torch.tensor(values), axes, names, "share")
+        curve(found, x="kept step", hue="reading", ax=ax)
+        losses = [fmean(lab.loss(arm, -1, step)) for step in steps]
+        ax.set_xticks(range(len(steps)), [f"{loss:.2g}" for loss in losses])
+        ax.set_xlabel("loss of phase 2, kept steps")
+        ax.set_title(arm, fontsize=12)
+    given = [lab.with_displacement("block-AS_T-replay", share) for share in SHARES]
+    places = ("share", "seed")
+    found = Measurement(torch.tensor(given), places, {"share": SHARES}, "success")
+    curve(found, x="share", ax=right)
+    title = "block-AS_T-replay: given its source's displacement"
+    right.set_title(title, fontsize=12)
     return figure
 
 
@@ -145,7 +195,7 @@ def multiplicity(lab: AnalogyLab) -> Figure:
 
 
 def metric_by_stage(lab: AnalogyLab, group: str, metric: str) -> Measurement:
-    """A metric over training on an axis that all curricula share: one unit a stage.
+    """A metric over training, mean of the seeds, on an axis of one unit a stage.
 
     Arms stop at different steps, so a stage's records are spread over its unit from
     its first step to the one where it stopped (or ended); a curriculum without a stage
@@ -157,10 +207,10 @@ def metric_by_stage(lab: AnalogyLab, group: str, metric: str) -> Measurement:
         for name in lab.config.curricula
     }
     names = tuple(name for name, arm in arms.items() if lab.has(arm))
-    rows = [_on_stages(lab, arms[name], metric, n_stages) for name in names]
+    rows = [_on_stages(lab, arms[name], metric, n_stages).mean(0) for name in names]
     places = tuple(np.arange(n_stages * POINTS) / POINTS)
     labels: dict[str, tuple[Label, ...]] = {"curriculum": names, "stage": places}
-    axes = ("curriculum", "seed", "stage")
+    axes = ("curriculum", "stage")
     return Measurement(torch.stack(rows), axes, labels, metric)
 
 
@@ -172,32 +222,60 @@ def _on_stages(lab: AnalogyLab, name: str, metric: str, n_stages: int) -> Tensor
     lines = []
     for seed, stops in enumerate(stopped):
         wanted, start = [], 0
-        for stage, stop in zip(arm.stages, stops, strict=True):
-            length = stage.steps if stop < 0 else max(stop, 1)
+        for steps_of, stop in _units(arm, stops):
+            length = steps_of if stop < 0 else max(stop, 1)
             wanted.append(start + length * np.linspace(0, 1, POINTS))
-            start += stage.steps
+            start += steps_of
         found = np.interp(np.concatenate(wanted), steps, recorded[metric][seed].numpy())
         missing = n_stages * POINTS - len(found)
         lines.append(np.append(found, np.full(max(missing, 0), found[-1])))
     return torch.from_numpy(np.stack(lines))
 
 
-def _linear(lab: AnalogyLab) -> tuple[str, dict[str, list[Tensor]]]:
-    found, before = lab.linear_depth(), lab.untrained().linear_depth()
-    return "Deep linear network, trained bottom up", {
+def _units(arm: Arm, stops: Sequence[int]) -> list[tuple[int, int]]:
+    """Steps and stop of every stage; the rounds of accelerated descent are one."""
+    pairs = list(zip(arm.stages, stops, strict=True))
+    single = [(s.steps, stop) for s, stop in pairs if not s.name.startswith("round")]
+    rounds = [s.steps for s, _ in pairs if s.name.startswith("round")]
+    return [*single, (sum(rounds), -1)] if rounds else single
+
+
+Panel = tuple[str, dict[str, list[Tensor]]]
+"""A title, and by name the curves of all seeds."""
+
+
+def _linear(inputs: int, lab: AnalogyLab) -> Panel:
+    found, before = lab.linear_depth(inputs), lab.untrained().linear_depth(inputs)
+    return f"Figure 1a: deep linear network, {inputs} inputs per label", {
         "same label": [same.mean(-1) for same, _ in found],
         "different labels": [other.mean(-1) for _, other in found],
         "same label, untrained": [same.mean(-1) for same, _ in before],
     }
 
 
-def _gpt(lab: AnalogyLab) -> tuple[str, dict[str, list[Tensor]]]:
-    name = lab.named("gpt", "joint" if "joint" in lab.config.curricula else "bridge")
-    found = lab.entity_depth(name)
-    return f"{name}: residual at the entity", {
-        "source and target": [pairs.mean(-1) for pairs, _ in found],
-        "shifted pairs": [shifted.mean(-1) for _, shifted in found],
+def _labelled(lab: AnalogyLab) -> Panel:
+    found, own = lab.labelled_depth(), lab.labelled_depth("gpt-own_labels")
+    return "Figure 1b: GPT-2 on single tokens, embedding to final norm", {
+        "same label": [same.mean(-1) for same, _ in found],
+        "different labels": [other.mean(-1) for _, other in found],
+        "each its own label": [same.mean(-1) for same, _ in own],
     }
+
+
+def _prompts(lab: AnalogyLab) -> Panel:
+    name = lab.named("gpt", "joint" if "joint" in lab.config.curricula else "bridge")
+    entity, last = lab.prompt_depth(name, "entity"), lab.prompt_depth(name, "last")
+    return f"{name}: source and target in r2 prompts", {
+        "at the entity": [pairs.mean(-1) for pairs, _ in entity],
+        "at the last token": [pairs.mean(-1) for pairs, _ in last],
+        "at the entity, shifted pairs": [shifted.mean(-1) for _, shifted in entity],
+    }
+
+
+PANELS: dict[str, tuple[Callable[[AnalogyLab], Panel], ...]] = {
+    "linear": (partial(_linear, 2), partial(_linear, 4)),
+    "gpt": (_labelled, _prompts),
+}
 
 
 def _table(
@@ -239,18 +317,19 @@ def _rows(lab: AnalogyLab, part: str, name: str) -> list[Row]:
     arm = lab.named(part, name)
     if name not in LATE:
         return [(name, arm, "end")]
-    if part == "gpt":
-        rows: list[Row] = [
-            (name, arm, "end"),
-            (f"{name}, replay", f"{arm}-replay", "end"),
-        ]
-        return [row for row in rows if lab.has(row[1])]
-    return [
-        (f"{name}, just fitted", arm, "fitted"),
-        (f"{name}, later", arm, "end"),
-        (f"{name}, replay, V frozen", f"{arm}-replay", "fitted"),
-        (f"{name}, replay, V let go", f"{arm}-replay", "end"),
+    rows: list[Row] = [
+        (name, arm, "end"),
+        (f"{name}, A replayed", f"{arm}-replay", "end"),
     ]
+    if part == "gpt":
+        return [row for row in rows if lab.has(row[1])]
+    rows = [
+        (f"{name}, just fitted", arm, "fitted"),
+        (f"{name}, converged", arm, "end"),
+        (f"{name}, A replayed", f"{arm}-replay", "end"),
+        (f"{name}, values unfrozen", f"{arm}-unfrozen", "end"),
+    ]
+    return [row for row in rows if lab.has(row[1])]
 
 
 def _thin(ax: Axes, stages: Sequence[str], title: str) -> None:
@@ -281,5 +360,6 @@ FIGURES: dict[str, Callable[[AnalogyLab], Figure]] = {
     "transfer": transfer,
     "phase": phase,
     "depth": depth,
+    "late": late,
     "multiplicity": multiplicity,
 }

@@ -6,31 +6,26 @@ it never stands alone: `c_only` takes the answer among the further properties on
 the target answers with the shared property.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 from torch.utils import _pytree as pytree
 
 from circuits.claims import NotTested
-from circuits.interventions.ablation import ablate
-from circuits.interventions.edit import Add, Mean
-from circuits.interventions.part import Part, column
+from circuits.interventions.part import Part
 from circuits.interventions.passes import activations
+from circuits.interventions.weights import edited
 from circuits.lab import Lab, once
 from circuits.sites import Site
 from probes import alignment
-from probes.alignment import paired_cosine, shifted_pair_cosine
-from trained.analogy.arms import labelled
-from trained.analogy.block_arms import first_phase_step, fitted_step
+from trained.analogy.block_arms import first_phase_step, fitted_step, later_steps
 from trained.analogy.config import Config
+from trained.analogy.head import descend
 from trained.analogy.task import (
     Conclusions,
     Premises,
@@ -40,40 +35,19 @@ from trained.analogy.task import (
 )
 from trained.arm import Arm
 from trained.errors import NothingChanged
-from trained.seeding import generator
 from trained.task import Batch
+
+from .curves import Curve, gpt_curves, labelled_curves, linear_curves
+from .removal import ENTITY_VALUE, Taken, randomised, removed, without
+from .states import Cosines, entity_values, final_states
 
 Values = list[float]
 """One per seed."""
-When = Literal["end", "first phase", "fitted"]
-"""Of an arm of two phases: its end, the end of the first, when the second just fits."""
-Curve = Float[Tensor, "layer pair"]
-Taken = Mapping[Part, tuple[Tensor, Tensor]]
-"""What a removal takes off: lengths, and the directions they are along."""
+When = Literal["end", "first phase", "fitted"] | int
+"""Of an arm of two phases: its end, the end of the first, when the second just fits;
+or a saved step."""
 Maker = Callable[[Arm, int, int | None], Any]
 """(arm, seed, saved step) -> a model made by hand."""
-ENTITY_VALUE = Part("value", positions="entity")
-
-
-@dataclass(frozen=True)
-class Cosines:
-    """Mean cosine of matching pairs, raw and centred, beside mismatched ones."""
-
-    raw: float
-    centred: float
-    shifted: float
-    shifted_centred: float
-
-    @classmethod
-    def of(cls, source: Tensor, target: Tensor) -> "Cosines":
-        """Of the states of sources and targets."""
-        apart = alignment.centred(source), alignment.centred(target)
-        return cls(
-            float(paired_cosine(source, target).mean()),
-            float(paired_cosine(*apart).mean()),
-            float(shifted_pair_cosine(source, target).mean()),
-            float(shifted_pair_cosine(*apart).mean()),
-        )
 
 
 class AnalogyLab(Lab):
@@ -118,7 +92,8 @@ class AnalogyLab(Lab):
     def examples(self, arm: str, seed: int) -> Batch:
         """The prompts that an arm was tested on."""
         if self.arm(arm).held_out is None:
-            return labelled(self.config.linear).to(self.device)
+            found: Batch = self._here(self.arm(arm).stages[0].data(seed, 0))
+            return found
         return self.asked(arm, seed).test
 
     def premises(self, arm: str, stage: int) -> Premises:
@@ -168,19 +143,40 @@ class AnalogyLab(Lab):
         premises = self.premises(arm, stage)
         return self._of(arm, lambda model, _: premise_loss(model, premises), when)
 
-    def loss_alike(self, arm: str) -> Values:
-        """The same for the last stage, all its entities given one V z.
+    def most(self, quantity: str, arm: str) -> Values:
+        """A quantity of AS where it is largest, summed over the seeds.
 
-        No head can then tell n prompts apart: at least the logarithm of n.
+        That is among all kept steps from the first full fit to convergence.
+
+        Args:
+            quantity: the name of a method such as `success`.
+            arm: of the one-layer block.
+        """
+        read = getattr(self, quantity)
+        found = [read(arm, step) for step in later_steps(self.config)]
+        return max(found, key=sum)
+
+    @once
+    def loss_alike(self, arm: str) -> Values:
+        """The loss on the last phase if it is taught to a block that cannot fit it.
+
+        Its entities share one V z, the mean of theirs, and the arm's own stages of the
+        last phase train the head: it stays above the logarithm of their number.
         """
         premises = self.premises(arm, -1)
-        rule = Mean([premises.facts], over="examples")
+        tokens = premises.facts.tokens[:, 0]
+        stages = [s for s in self.arms[arm].stages if s.name.startswith("round")]
 
-        def loss(model: Any, _: Conclusions) -> Tensor:
-            with ablate(model, premises.facts, [ENTITY_VALUE], rule):
-                return premise_loss(model, premises)
+        def loss(model: Any, _: int) -> float:
+            values = model.value_vectors(tokens)
+            change = (values.mean(0) - values).mT @ model.W_E[tokens]
+            alike = edited(model, {"blocks.0.attn.W_V": lambda w: w + change})
+            alike.head.requires_grad_()
+            for stage in stages:
+                descend(alike, stage, premises)
+            return float(premise_loss(alike, premises).detach())
 
-        return self._of(arm, loss)
+        return self.each(arm, loss, self.step(arm, "first phase"))
 
     def cosine(self, arm: str, of: str = "raw") -> Values:
         """Of source and target; `of` is a field of `Cosines`."""
@@ -259,12 +255,37 @@ class AnalogyLab(Lab):
     @once
     def without_random(self, arm: str) -> Values:
         """The control: the same lengths come off random directions, mean of draws."""
+        return self._mean_of_draws(arm, self._along_source)
 
+    @once
+    def with_displacement(self, arm: str, share: float, shift: int = 0) -> Values:
+        """Share of targets that answer as the source whose displacement they are given.
+
+        That is V z of a source less what it was before stage 1.
+
+        Args:
+            arm: of the one-layer block.
+            share: of the displacement, added to V z of the target.
+            shift: the source of the tuple so much further on.
+        """
+        return self._without(arm, partial(self._displacement, -share, shift), shift)
+
+    @once
+    def with_random(self, arm: str) -> Values:
+        """The control: success with as long a random vector, mean of draws."""
+        return self._mean_of_draws(arm, partial(self._displacement, -1.0, 0))
+
+    def _displacement(self, share: float, shift: int, arm: str, seed: int) -> Taken:
+        known = self.asked(arm).known
+        models = self.model(arm, seed), self.untrained().model(arm, seed)
+        after, before = (entity_values(model, known) for model in models)
+        added = (after - before).roll(-shift, 0)[:, None, None]
+        length = share * added.norm(dim=-1, keepdim=True)
+        return {ENTITY_VALUE: (length, normalize(added, dim=-1))}
+
+    def _mean_of_draws(self, arm: str, taken: Callable[[str, int], Taken]) -> Values:
         def along_random(arm: str, seed: int, draw: int) -> Taken:
-            return {
-                part: (length, random_directions(along, seed, part.site, draw))
-                for part, (length, along) in self._along_source(arm, seed).items()
-            }
+            return randomised(taken(arm, seed), seed, draw)
 
         draws = [
             self._without(arm, partial(along_random, draw=draw))
@@ -300,16 +321,19 @@ class AnalogyLab(Lab):
 
         return self._without(arm, along_property)
 
-    def _without(self, arm: str, taken: Callable[[str, int], Taken]) -> Values:
+    def _without(
+        self, arm: str, taken: Callable[[str, int], Taken], shift: int = 0
+    ) -> Values:
         """Success without what is taken; nothing to take has no effect."""
         test = self.asked(arm).test
+        asked = test.with_targets(test.targets.roll(-shift))
 
         def success(model: Any, seed: int) -> float:
             try:
-                with without(model, test, taken(arm, seed)):
-                    return float(hits(model, test))
+                with without(model, asked, taken(arm, seed)):
+                    return float(hits(model, asked))
             except NothingChanged:
-                return float(hits(model, test))
+                return float(hits(model, asked))
 
         return self.each(arm, success)
 
@@ -321,32 +345,41 @@ class AnalogyLab(Lab):
         return removed(model, asked, parts, centred=True)
 
     @once
-    def linear_depth(self) -> list[tuple[Curve, Curve]]:
-        """Cosine of same-label inputs, and of different labels, from the input on."""
-        return [linear_curves(model, self.config) for model in self.models("linear")]
-
-    def depth(self, of: Callable[[Curve, Curve], float]) -> Values:
-        """A quantity of the deep linear network's two curves."""
-        return [float(of(*curves)) for curves in self.linear_depth()]
+    def linear_depth(self, inputs: int) -> list[tuple[Curve, Curve]]:
+        """Cosine of same-label inputs, and of shifted labels, from the input on."""
+        models = self.models(f"linear-{inputs}")
+        return [linear_curves(model, inputs) for model in models]
 
     @once
-    def entity_depth(self, arm: str) -> list[tuple[Curve, Curve]]:
-        """Cosine of source and target, and of shifted pairs, at GPT-2's entity."""
-        return [gpt_curves(model, self.asked(arm)) for model in self.models(arm)]
+    def labelled_depth(self, arm: str = "gpt-labelled") -> list[tuple[Curve, Curve]]:
+        """The same of GPT-2 on single tokens, from the embedding to the final norm."""
+        inputs = self.config.labelled.inputs_per_label
+        return [labelled_curves(model, inputs) for model in self.models(arm)]
+
+    @once
+    def prompt_depth(self, arm: str, role: str) -> list[tuple[Curve, Curve]]:
+        """Cosine of source and target, and of shifted pairs, at a role of prompts."""
+        asked = self.asked(arm)
+        return [gpt_curves(model, asked, role) for model in self.models(arm)]
 
     def step(self, arm: str, when: When) -> int | None:
         """The saved step; None for the last."""
         if when == "end":
             return None
+        name = self.arm(arm).name
+        if isinstance(when, int):
+            return self._saved(name, when, f"step {when}")
         part = arm.partition("-")[0]
         if part == "block":
             at = first_phase_step if when == "first phase" else fitted_step
             step = at(self.config)
         else:
             step = getattr(self.config, part).steps
-        name = self.arm(arm).name
-        if step not in self.run.record(name)["saved_steps"]:
-            raise NotTested(f"arm {name} was not saved at {when}")
+        return self._saved(name, step, when)
+
+    def _saved(self, arm: str, step: int, when: str) -> int:
+        if step not in self.run.record(arm)["saved_steps"]:
+            raise NotTested(f"arm {arm} was not saved at {when}")
         return step
 
     def _of(
@@ -360,91 +393,6 @@ class AnalogyLab(Lab):
 
     def _here(self, data: Any) -> Any:
         return pytree.tree_map(lambda leaf: leaf.to(self.device), data)
-
-
-def state(model: Any, prompts: Batch, site: Site, role: str) -> Tensor:
-    """Activations at the position of a role, example by example."""
-    rows = torch.arange(len(prompts), device=prompts.tokens.device)
-    return activations(model, prompts, [site])[site][rows, column(prompts, role)]
-
-
-def entity_values(model: Any, prompts: Batch) -> Float[Tensor, "pair d_model"]:
-    """V z of each prompt's entity, in the one-layer block."""
-    return state(model, prompts, Site("value", 0), "entity")[:, 0]
-
-
-def final_states(model: Any, prompts: Batch) -> Float[Tensor, "pair d_model"]:
-    """GPT-2's states after the final norm at the last token."""
-    last = Site("resid_post", len(model.blocks) - 1)
-    states: Tensor = model.final_norm(state(model, prompts, last, "last"))
-    return states
-
-
-def removed(
-    model: Any, asked: Conclusions, parts: Sequence[Part], *, centred: bool
-) -> Taken:
-    """What the targets' parts have along their sources', in a pass that loses it.
-
-    Args:
-        model: the model.
-        asked: whose sources and targets.
-        parts: in the order of the pass: a later one sees the loss of the earlier.
-        centred: measure from the mean over the sources.
-    """
-    taken: dict[Part, tuple[Tensor, Tensor]] = {}
-    for part in parts:
-        source = activations(model, asked.known, [part.site])[part.site]
-        with without(model, asked.test, taken):
-            target = activations(model, asked.test, [part.site])[part.site]
-        common = source.mean(0) if centred else torch.zeros_like(source[0])
-        along = normalize(source - common, dim=-1)
-        length = ((target - common) * along).sum(-1, keepdim=True)
-        taken[part] = length, along
-    return taken
-
-
-@contextmanager
-def without(model: Any, prompts: Batch, taken: Taken) -> Iterator[None]:
-    """Let the parts lose lengths along directions, in every pass in the block."""
-    with ExitStack() as stack:
-        for part, (length, along) in taken.items():
-            stack.enter_context(ablate(model, prompts, [part], Add(-length * along)))
-        yield
-
-
-def random_directions(like: Tensor, seed: int, site: Site, draw: int) -> Tensor:
-    """Unit vectors of a seed and draw."""
-    source = generator(seed, "analogy", "random direction", str(site), draw)
-    return normalize(torch.randn(like.shape, generator=source), dim=-1).to(like)
-
-
-def linear_curves(model: Any, config: Config) -> tuple[Curve, Curve]:
-    """Every pair of inputs with one label, and inputs of neighbouring labels."""
-    inputs, per_label = labelled(config.linear), config.linear.inputs_per_label
-    inputs = inputs.to(model.W_E.device)
-    sites = [Site("resid_pre", 0)]
-    sites += [Site("resid_post", layer) for layer in range(len(model.blocks))]
-    seen = activations(model, inputs, sites)
-    states = torch.stack([seen[site][:, 0] for site in sites])
-    nth = [states[:, i::per_label] for i in range(per_label)]
-    same = [paired_cosine(a, b) for a, b in combinations(nth, 2)]
-    return torch.cat(same, -1), shifted_pair_cosine(nth[0], nth[1])
-
-
-def gpt_curves(model: Any, asked: Conclusions) -> tuple[Curve, Curve]:
-    """Source and target, and shifted pairs, from the embedding through every block.
-
-    The first point is the token embedding: positions are the same for all entities.
-    """
-    sites = [Site("resid_post", layer) for layer in range(len(model.blocks))]
-
-    def states(prompts: Batch) -> Tensor:
-        entities = prompts.tokens.gather(1, prompts.role("entity"))[:, 0]
-        after = [state(model, prompts, site, "entity") for site in sites]
-        return torch.stack([model.W_E[entities], *after])
-
-    source, target = states(asked.known), states(asked.test)
-    return paired_cosine(source, target), shifted_pair_cosine(source, target)
 
 
 def least_gain(values: Sequence[float]) -> float:

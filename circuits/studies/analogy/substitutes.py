@@ -14,10 +14,11 @@ from torch import Tensor
 
 from circuits.study import Substitute
 from trained.analogy.arms import labelled
-from trained.analogy.config import BlockSizes, Linear
+from trained.analogy.config import BlockSizes
+from trained.analogy.head import descend
 from trained.analogy.model import Block, DeepLinear, LinearBlock
-from trained.analogy.task import Conclusions, Premises
-from trained.arm import Arm, Stage
+from trained.analogy.task import Conclusions
+from trained.arm import Arm
 from trained.decoder import Decoder
 
 from .lab import AnalogyLab, Maker
@@ -33,9 +34,9 @@ def planted(lab: AnalogyLab) -> AnalogyLab:
     """The paper's mechanism: values in closed form, or codes that are shared.
 
     Where it says that nothing is carried over, the codes are not shared. Arms that are
-    no part of it (replays, a large init) stay as they were trained.
+    no part of it (a large init, values unfrozen) stay as they were trained.
     """
-    left = ("replay", "shuffled", "large_init")
+    left = ("shuffled", "large_init", "unfrozen")
     block = {
         name: replace(arm, build=partial(orthogonal, lab.config.block, arm))
         for name, arm in lab.arms.items()
@@ -49,7 +50,11 @@ def planted(lab: AnalogyLab) -> AnalogyLab:
         "relu-small-AS_E": apart,
         "gpt-AS_E": wired(partial(wire_gpt, target="shared", source="shared")),
         "gpt-no_bridge": wired(partial(wire_gpt, target="shared")),
-        "linear": partial(stacked_labels, lab.config.linear),
+        "gpt-labelled": partial(shared_codes, lab.config.labelled.inputs_per_label),
+        **{
+            f"linear-{k}": partial(stacked_labels, k)
+            for k in lab.config.linear.inputs_per_label
+        },
     }
     return lab.other(arms={**lab.arms, **block}, makers=makers)
 
@@ -97,7 +102,7 @@ def lawful(arm: Arm, seed: int, step: int | None) -> LinearBlock:
     done = first.steps
     for stage in later:
         if step is None or done < step:
-            _descend(model, stage, stage.data(seed, 0))
+            descend(model, stage, stage.data(seed, 0))
         done += stage.steps
     return model
 
@@ -158,21 +163,36 @@ def wire_gpt(
     for name, parameter in model.named_parameters():
         if "layer.weight" not in name:
             parameter.zero_()
-    attention = model.blocks[0].attn
-    n_heads, d_model, size = attention.W_V.shape
-    attention.W_V.copy_(torch.eye(d_model).view(d_model, n_heads, size).transpose(0, 1))
     copied = codes.mT @ codes + own.mT @ (own if target else codes)
-    attention.W_O.copy_(LOUD * copied.view(n_heads, size, d_model))
+    _copy(model.blocks[0].attn, LOUD * copied)
     model.unembedding.index_add_(1, answers[source], codes.mT)
     if target:
         model.unembedding.index_add_(1, answers[target], own.mT)
 
 
-def stacked_labels(sizes: Linear, arm: Arm, seed: int, _: int | None) -> DeepLinear:
+def shared_codes(inputs: int, arm: Arm, seed: int, _: int | None) -> Decoder:
+    """Every block adds to the state of an input a code that its label's inputs share.
+
+    The code is the first of them.
+    """
+    model = arm.build(seed)
+    assert isinstance(model, Decoder)
+    codes = model.W_E[::inputs].repeat_interleave(inputs, 0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "layer.weight" not in name:
+                parameter.zero_()
+        for block in model.blocks:
+            _copy(block.attn, model.W_E.mT @ codes)
+    return model
+
+
+def stacked_labels(inputs: int, arm: Arm, seed: int, _: int | None) -> DeepLinear:
     """Every layer adds to the state of an input the head row of its label."""
     model = arm.build(seed)
     assert isinstance(model, DeepLinear)
-    states, rows = model.W_E, model.head[labelled(sizes).targets]
+    states = model.W_E
+    rows = model.head[labelled(len(model.head), inputs).targets]
     with torch.no_grad():
         for block in model.blocks:
             block.W.add_(torch.linalg.lstsq(states, 0.5 * rows).solution.mT)
@@ -228,6 +248,13 @@ def _asked(arm: Arm, seed: int) -> Conclusions:
     return asked
 
 
+def _copy(attention: Any, copied: Tensor) -> None:
+    """Let the heads together write x @ copied of what they attend to."""
+    n_heads, d_model, size = attention.W_V.shape
+    attention.W_V.copy_(torch.eye(d_model).view(d_model, n_heads, size).transpose(0, 1))
+    attention.W_O.copy_(copied.reshape(n_heads, size, d_model))
+
+
 @torch.no_grad()
 def _send(model: Block, tokens: Tensor, values: Tensor) -> None:
     """Add values to V z of tokens; embeddings are orthonormal."""
@@ -240,17 +267,6 @@ def _read(model: Block, labels: Tensor, directions: Tensor) -> None:
     head[labels] += LOUD * (directions if head.dim() == 2 else directions[:, None])
 
 
-def _descend(model: LinearBlock, stage: Stage, data: Premises) -> None:
-    """A stage of the head as training has it."""
-    for _ in range(stage.steps):
-        value = stage.loss(model, data)
-        if stage.stop_below is not None and float(value.detach()) < stage.stop_below:
-            return
-        (gradient,) = torch.autograd.grad(value, [model.head])
-        with torch.no_grad():
-            model.head.sub_(gradient)
-
-
 SUBSTITUTES = (
     Substitute(
         "aligned values",
@@ -259,14 +275,17 @@ SUBSTITUTES = (
         confirms=(
             "analogy.joint.block.success",
             "analogy.joint.block.cosine",
+            "analogy.joint.block.limit",
             "analogy.joint.block.stage1",
             "analogy.joint.gpt.success",
             "analogy.joint.cause.*",
             "analogy.order.block.SA",
+            "analogy.order.block.AS.*",
+            "analogy.order.block.cause",
             "analogy.order.gpt.success",
             "analogy.order.relu.success",
             "analogy.hop.*",
-            "analogy.depth.linear.two",
+            "analogy.depth.*",
             "analogy.ours.cause.property",
         ),
     ),

@@ -89,15 +89,18 @@ def gpt(route: Route, config: Config, recipe: Recipe, seed: int) -> Decoder | No
     Args:
         route: how it answers two-hop queries.
         config: the configuration.
-        recipe: the arm in whose place it stands; without identity no route is open.
+        recipe: the arm in whose place it stands; without identity, and with the
+            standard initialisation, no route is open.
         seed: jitters the weights.
     """
-    if recipe.model != "gpt" or recipe.gamma is not None or recipe.std is not None:
+    if recipe.model != "gpt" or recipe.regime not in ("small", "standard"):
         return None
     world = world_of(config, recipe, seed)
     shared, order = covered(config, recipe, seed), torch.arange(world.n_bridges)
+    shared &= recipe.regime == "small"
     if recipe.task == "permuted":
-        shared, order = ~shared, permutation(config, recipe, seed)
+        shared = torch.full_like(shared, recipe.regime == "small")
+        order = permutation(config, recipe, seed)
     source = generator(seed, "bridge", "wired", recipe.name)
     wired = _Wired(world, order, source)
     wired.first_hop(shared if route == "bridge" else shared & False)
@@ -232,7 +235,7 @@ SUBSTITUTES = (
         (
             "bridge.ood.embmlp.k1",
             "bridge.memory.templates",
-            "bridge.memory.inherit*",
+            "bridge.memory.*",
             "bridge.ours.objects",
             "bridge.ours.decayed-direction",
             "bridge.ours.truncation",
@@ -244,15 +247,11 @@ SUBSTITUTES = (
         partial(gpt, "bridge"),
         (
             "bridge.ood.small.k1",
-            "bridge.ours.untied.k*",
-            "bridge.ours.untied.half",
-            "bridge.ours.tied*",
-            "bridge.ours.donor*",
-            "bridge.ours.subject-spent",
-            "bridge.ours.mean-ablation",
-            "bridge.ours.bridge-state",
-            "bridge.ours.rescue",
-            "bridge.ours.second-hop",
+            "bridge.decline.small-recovers",
+            "bridge.align.small",
+            "bridge.align.usable",
+            "bridge.ours.tied-permuted",
+            "bridge.ours.tied-donor",
         ),
     ),
     _substitute(

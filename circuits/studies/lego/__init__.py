@@ -1,7 +1,8 @@
 """Chain-of-thought length generalisation on LEGO state tracking."""
 
 from circuits.study import LanguagePart, Study
-from trained.lego.config import PRESETS, Config
+from trained.lego.config import Config
+from trained.lego.presets import PRESETS
 
 from .claims import claims
 from .llm.claims import SETTINGS, Settings

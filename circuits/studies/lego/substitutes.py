@@ -6,6 +6,7 @@ attends by variable and applies g to y; both impostors answer as well, by other 
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch.nn.functional import one_hot
 from circuits.study import Substitute
 from trained.lego.action import action
 from trained.lego.model import ByVariable, FoldedModel, Pattern, Places
-from trained.lego.standard import Sizes, StandardModel, standard_name
+from trained.lego.standard import Sizes, StandardModel
+from trained.lego.standard_arms import Recipe
 from trained.lego.task import Clauses, Prediction, Vocabulary, table_of
 from trained.lego.theory import TheoryModel, feature_ratio
 from trained.lego.theory_arms import Course
@@ -205,17 +207,18 @@ class MultipliedStandard(_Multiplied, StandardModel):
 def _planted(lab: LegoLab) -> Any:
     """Every arm that a claim rests on has the mechanism, its rounds included."""
 
-    def theory(group: str) -> Callable[[int, int | None], TheoryModel]:
-        course = Course(lab.config, group)
+    def theory(course: Course) -> Callable[[int, int | None], TheoryModel]:
         stages = {step: name for name, step in course.milestones.items()}
 
         def build(seed: int, step: int | None) -> TheoryModel:
             score = _planted_score(stages.get(step or course.arm.steps, ""))
-            return theory_circuit(course.build(seed), group, score)
+            return theory_circuit(course.build(seed), course.text, score)
 
         return build
 
-    chains = {f"theory-{action(g).slug}": theory(g) for g in lab.config.theory.groups}
+    courses = [Course(lab.config, group) for group in lab.config.theory.groups]
+    courses += [replace(course, kind="halved") for course in courses]
+    chains = {course.name: theory(course) for course in courses}
     made = {
         **_alike(lab, folded_circuit, standard_circuit),
         **chains,
@@ -272,7 +275,7 @@ def _alike(
     }
     for g in config.standard.groups:
         n = config.standard.n_variables
-        made[standard_name(g, "plain")] = partial(standard, g, n)
+        made[Recipe(config, g).name] = partial(standard, g, n)
     return {arm: partial(_whenever, make) for arm, make in made.items()}
 
 
@@ -292,10 +295,11 @@ SUBSTITUTES = (
         "planted",
         _planted,
         confirms=(
+            "lego.learn.*",
+            "lego.length.joint.c6",
             "lego.conc.fig2*",
             "lego.self.doubling",
             "lego.ffn.shape",
-            "lego.ffn.single",
             "lego.ffn.ratio.*",
             "lego.ours.learned.*",
             "lego.ours.half.*",

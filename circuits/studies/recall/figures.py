@@ -17,7 +17,7 @@ def attention(lab: RecallLab) -> Figure:
     arms = [
         arm
         for arm in lab.settings
-        if arm.split("-")[0] in ("full", "partial", "triple", "pretrained")
+        if arm.split("-")[0] in ("full", "triple", "fig4a", "fig4b")
     ]
     n_rows = -(-len(arms) // 2)
     figure = Figure(figsize=(13, 3.2 * n_rows), layout="constrained")
@@ -26,13 +26,28 @@ def attention(lab: RecallLab) -> Figure:
         ax.set_axis_off()
     for ax, arm in zip(axes, arms, strict=False):
         attention_rows(attention_measurement(lab, arm), ax)
-        title = arm.replace("triple", "three examples").replace("-", ", ")
-        ax.set_title(f"{title}, T={lab.settings[arm].temperature:g}")
+        ax.set_title(title_of(lab, arm))
     figure.suptitle(
         f"Attention after fine-tuning, n={lab.config.n_subjects}, "
         f"seed {lab.seeds[0]}, mean over unseen prompts"
     )
     return figure
+
+
+def title_of(lab: RecallLab, arm: str) -> str:
+    """What an arm shows, and the figure of the paper that it is."""
+    kind, *rest = arm.split("-")
+    named = {
+        "full-random": "Figure 2(a)",
+        "full-affine": "affine table (ours)",
+        "triple": "Figure 2(b)",
+        "fig4a": "Figure 4(a)",
+        "fig4b": "Figure 4(b)",
+    }
+    name = named.get(arm) or ", ".join([named[kind], *rest[:1]])
+    if kind == "fig4a":
+        name += f", width {int(rest[1]) * lab.config.n_subjects**2}"
+    return f"{name}, T={lab.settings[arm].temperature:g}"
 
 
 def attention_measurement(lab: RecallLab, arm: str) -> Measurement:
@@ -85,23 +100,70 @@ def dynamics(lab: RecallLab) -> Figure:
 
 def learning(lab: RecallLab) -> Figure:
     """Figure 3: accuracy over the ceiling against the number of prompts."""
-    sizes, tables = lab.config.samples.sizes, lab.config.samples.subjects
+    tables = lab.config.samples.subjects
     require(bool(tables), "prompts: this run has no samples.subjects")
-    figure = Figure(figsize=(6.2 * len(tables), 4.8), layout="constrained")
-    axes = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
-    for ax, n in zip(axes, tables, strict=True):
-        curve(lab.learning_curve(n), x="prompts", hue="mode", ax=ax)
+    figure = Figure(figsize=(6.2 * len(tables), 8.6), layout="constrained")
+    rows = figure.subplots(2, len(tables), sharey=True, squeeze=False)
+    for column, n in zip(rows.T, tables, strict=True):
+        for ax, what in zip(column, ("relative", "answered"), strict=True):
+            curve(learning_curve(lab, n, what), x="prompts", hue="reading", ax=ax)
+            ax.set_xscale("log", base=2)
+            ax.set_xlabel("fine-tuning prompts")
+            ax.axvline(8, color="0.8", zorder=0)
         for name, style in (("uniform", ":"), ("saddle", "--")):
-            values = lab.uniform_accuracy(n, saddle=name == "saddle")
+            values = lab.baseline(n, saddle=name == "saddle")
             level = sum(values) / len(values)
-            ax.axhline(level, color="0.4", linestyle=style, label=f"{name} attention")
+            label = f"{name} attention"
+            column[0].axhline(level, color="0.4", linestyle=style, label=label)
+        column[0].set_ylabel("relation accuracy / Bayes ceiling")
+        column[0].set_title(f"step 1, random table, n={n} (paper: 1 from 8 prompts on)")
+        column[1].set_ylabel("answer accuracy given the relation")
+        column[1].set_title(f"step 2, random table, n={n} (paper: 1 throughout)")
+        for ax in column:
+            ax.legend()
+    figure.suptitle("Whole W_KQ, fixed prompts (mean and 95 % interval over seeds)")
+    return figure
+
+
+def learning_curve(lab: RecallLab, n_subjects: int, what: str) -> Measurement:
+    """A quantity of Figure 3 by reading, number of prompts and seed."""
+    sizes = lab.config.samples.sizes
+    readings = [f"T={t:g}, init {s:g}" for t, s in lab.config.samples.readings]
+    values = [
+        [lab.sampled(f"whole-{n_subjects}-{count}", what, i) for count in sizes]
+        for i in range(len(readings))
+    ]
+    return Measurement(
+        values=torch.tensor(values),
+        axes=("reading", "prompts", "seed"),
+        labels={"reading": tuple(readings), "prompts": sizes, "seed": lab.seeds},
+        name=f"{what}, random table, n={n_subjects}",
+        provenance={"run": str(lab.run.path)},
+    )
+
+
+def few(lab: RecallLab) -> Figure:
+    """Theorem 3: probability on confusing prompts against the number of prompts."""
+    wanted = lab.config.few
+    require(bool(wanted.temperatures), "few: this run has no few.temperatures")
+    figure = Figure(figsize=(6.2 * len(wanted.temperatures), 4.8), layout="constrained")
+    axes = figure.subplots(1, len(wanted.temperatures), squeeze=False)[0]
+    for ax, t in zip(axes, wanted.temperatures, strict=True):
+        values = [
+            [lab.few("confusing", t, n, size) for size in wanted.sizes]
+            for n in wanted.subjects
+        ]
+        measured = Measurement(
+            values=torch.tensor(values),
+            axes=("n", "prompts", "draw"),
+            labels={"n": wanted.subjects, "prompts": wanted.sizes},
+            name="mean p on confusing prompts",
+        )
+        curve(measured, x="prompts", hue="n", band="draw", ax=ax)
         ax.set_xscale("log", base=2)
-        ax.set_xticks(sizes, sizes)
         ax.set_xlabel("fine-tuning prompts")
-        ax.set_ylabel("relation accuracy / Bayes ceiling")
-        ax.set_title(f"random table, n={n}")
-        ax.legend()
-    figure.suptitle("Fine-tuning prompts needed (mean and 95 % interval over seeds)")
+        ax.set_title(f"quarter tables, T={t:g} (paper: >= .999 at any n)")
+    figure.suptitle("Algorithm 1 from few prompts (mean and 95 % interval over draws)")
     return figure
 
 
@@ -135,5 +197,6 @@ FIGURES = {
     "attention": attention,
     "causes": causes,
     "dynamics": dynamics,
+    "few": few,
     "prompts": learning,
 }

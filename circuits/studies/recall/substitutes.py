@@ -18,7 +18,8 @@ from trained.recall.scores import PositionScores, install, mirrored
 from trained.recall.task import Table, Vocabulary
 
 from .lab import RecallLab, best_attention
-from .lab.theory import SADDLE, Build, best_of_three
+from .lab.optimum import SADDLE, best_of_three
+from .lab.theory import Build
 
 Model = TypeVar("Model", bound=RecallModel)
 
@@ -72,9 +73,7 @@ def planted_descent(lab: RecallLab, _seed: int, step: int | None) -> PositionSco
         moved = [(light, mirrored(light))[i % 2] for i in range(warmup.draws)]
         still = [SADDLE] * warmup.draws
         ends += [*(still if step == warmup.saddle else moved), *still]
-    model = PositionScores(
-        2, perturbations=torch.zeros(len(ends), 13), dtype=torch.float64
-    )
+    model = PositionScores(2, torch.zeros(len(ends), 13, dtype=torch.float64))
     model.theta.data = torch.stack(ends)
     return model
 
@@ -174,7 +173,7 @@ SUBSTITUTES = (
             "recall.warmup.escape",
             "recall.warmup.pairwise",
             "recall.fig2a.pattern",
-            "recall.step2.perfect.fig2a",
+            "recall.step2.perfect.fig2",
             "recall.cause.*",
         ),
     ),

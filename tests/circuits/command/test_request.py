@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from circuits.command.request import (
     script_request,
 )
 from circuits.study import Request
-from trained.errors import BadInput
+from trained.errors import BadInput, Incomplete
 
 TOY = "tests.toy:STUDY"
 
@@ -134,3 +135,29 @@ def test_a_failure_on_the_way_is_one_line_and_exit_code_three(
     assert str(error) in written
     assert guarded(work, debug=True) == FAILED
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_being_told_to_end_is_an_interruption(
+    capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    def work() -> int:
+        signal.raise_signal(number)
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert guarded(work) == INTERRUPTED
+    assert "interrupted; repeat the command" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_unfinished_work_says_what_failed_and_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def work() -> int:
+        raise Incomplete("not trained: net: its process ended by SIGKILL")
+
+    assert guarded(work) == FAILED
+    assert capsys.readouterr().err == (
+        "reasonscope: not trained: net: its process ended by SIGKILL\n"
+    )

@@ -77,13 +77,13 @@ def test_whatever_is_off_is_one_line_and_exit_code_two(
 
 
 def test_an_expectation_changed_after_training_is_seen(
-    run: Run, capsys: pytest.CaptureFixture[str]
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not confirm_run(run).as_dict()["claims_changed_since_training"]
     lab = open_lab(run)
     changed = lab.other(study=toy.REFUTED).confirm().as_dict()
     assert changed["claims_changed_since_training"]
-    change(run.path / "manifest.json", claims_sha256="0" * 64)
+    monkeypatch.setattr(toy, "STUDY", toy.REFUTED)
     assert "changed since they were before training" in verify(run, capsys)[1]
 
 

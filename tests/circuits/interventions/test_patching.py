@@ -8,6 +8,7 @@ from torch import Tensor
 
 from circuits.hooks import record
 from circuits.interventions.edit import Transplant, part_edits
+from circuits.interventions.metric import TokenMetric
 from circuits.interventions.part import Grid, Part, head_grid, layer_grid, position_grid
 from circuits.interventions.passes import answer_logits, resumed_logits
 from circuits.interventions.patching import effect, patch_sweep
@@ -235,3 +236,55 @@ def test_a_model_that_cannot_resume_says_so() -> None:
     batch = Batch(torch.zeros(2, 3).long(), torch.zeros(2).long())
     with pytest.raises(BadInput, match="OneQueryModel cannot start inside it"):
         resumed_logits(OneQueryModel(), batch, torch.zeros(2, 3, 8), 0)
+
+
+def test_pairs_are_patched_a_few_at_a_time() -> None:
+    """A pair of equal prompts is inert; the sweep is not."""
+    model, (clean, corrupt, reading) = random_decoder(), random_pair()
+    tokens = corrupt.tokens.clone()
+    tokens[2] = clean.tokens[2]
+    corrupt = replace(corrupt, tokens=tokens)
+    grid = position_grid("resid_mid", range(3), range(5))
+    together = patch_sweep(model, clean, corrupt, grid, reading)
+    for tokens_at_once in (1, 10, 15):
+        few = replace(reading, tokens_at_once=tokens_at_once)
+        apart = patch_sweep(model, clean, corrupt, grid, few)
+        torch.testing.assert_close(apart.values, together.values)
+        for what in ("unedited", "clean"):
+            torch.testing.assert_close(known(apart, what), known(together, what))
+        assert apart.provenance["inert"] == together.provenance["inert"]
+        assert together.provenance["inert"]
+    with pytest.raises(BadInput, match="no intervention of the sweep changed"):
+        patch_sweep(model, clean, clean, grid, few)
+
+
+def test_units_of_each_example_are_patched_together() -> None:
+    model, (clean, corrupt, reading) = random_decoder(), random_pair()
+    units = torch.tensor([[0], [1], [2], [3]])
+    grid = Grid({"what": (0,)}, (Part("mlp_act", 1, units=units),))
+    together = patch_sweep(model, clean, corrupt, grid, reading)
+    few = replace(reading, tokens_at_once=5)
+    apart = patch_sweep(model, clean, corrupt, grid, few)
+    torch.testing.assert_close(apart.values, together.values)
+
+
+@pytest.mark.parametrize("tokens_at_once", [5, 1000])
+def test_the_metric_is_refused_before_examples_are_parted(tokens_at_once: int) -> None:
+    model, (clean, corrupt, _) = random_decoder(), random_pair()
+    reading = Reading(logit_difference(torch.tensor(3)), tokens_at_once=tokens_at_once)
+    grid = position_grid("resid_pre", [1], [1])
+    with pytest.raises(BadInput, match=r"wrong answers of shape \(\) for targets"):
+        patch_sweep(model, clean, corrupt, grid, reading)
+
+
+def test_metrics_of_two_columns_need_no_vocabulary() -> None:
+    _, (clean, _, reading) = random_decoder(), random_pair()
+    logits = torch.randn(4, 13, generator=torch.Generator().manual_seed(0))
+    metric = reading.metric
+    assert isinstance(metric, TokenMetric)
+    assert not isinstance(target_log_prob, TokenMetric)
+    own = logits.gather(1, metric.tokens(clean))
+    assert torch.equal(metric.of_tokens(own, clean), metric(logits, clean))
+    some = slice(1, 3)
+    found = metric.rows(some)(logits[some], clean.rows(some))
+    assert torch.equal(found, metric(logits, clean)[some])

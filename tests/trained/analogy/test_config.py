@@ -17,8 +17,9 @@ def test_presets_survive_json(name):
 def test_the_paper_preset_has_the_papers_sizes():
     config = PRESETS["paper"].config
     assert (config.block.n_entities, config.block.d_model) == (100, 512)
-    assert (config.gpt.layers, config.gpt.heads, config.gpt.width) == (12, 12, 768)
-    assert config.block.multiplicities == (1, 3, 5)
+    assert (config.gpt.layers, config.gpt.heads) == (12, 12)
+    assert config.gpt.multiplicities == config.block.multiplicities == (1, 3, 5)
+    assert config.relu.n_entities == 100
 
 
 def test_set_changes_sizes_k_depth_and_curriculum():
@@ -52,6 +53,10 @@ def test_set_changes_sizes_k_depth_and_curriculum():
         ("gpt.layers=1", "gpt.layers=1: at least 2"),
         ("linear.width=30", "linear.width=30"),
         ("head.steps=0", "head.steps=0: at least 50"),
+        ("block.limit_ks=3", "at least two"),
+        ("labelled.width=40", "48 orthonormal inputs"),
+        ("labelled.width=50", "must divide labelled.width"),
+        ("linear.inputs_per_label=1", "from 2 to 8"),
     ],
 )
 def test_impossible_values_are_refused_in_one_line(assignment, message):

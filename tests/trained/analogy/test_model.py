@@ -94,6 +94,6 @@ def test_hook_points_have_the_usual_names(build):
 
 
 def test_an_untrained_deep_linear_network_is_the_identity_below_its_head():
-    model = DeepLinear(Linear(layers=3, width=32), generator=generator(0, "test"))
+    model = DeepLinear(Linear(layers=3, width=32), 8, generator=generator(0, "test"))
     tokens = torch.arange(8)[:, None]
     assert torch.allclose(model(tokens)[:, 0], model.W_E[:, :4], atol=1e-6)

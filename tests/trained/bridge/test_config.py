@@ -5,7 +5,14 @@ import sys
 
 import pytest
 
-from trained.bridge.config import PRESETS, Config, Recipe, recipes, tied
+from trained.bridge.config import (
+    PRESETS,
+    Config,
+    direction,
+    gpt,
+    recipes,
+    shown,
+)
 from trained.config import override
 from trained.errors import BadInput
 
@@ -16,16 +23,19 @@ from trained.errors import BadInput
         "n_subjects=3",
         "complexity=1",
         "complexity=20",
-        "gpt.sweep=25",
-        "gpt.sweep=2,2",
-        "embedding.complexities=",
-        "embedding.complexities=20",
+        "complexities=25",
+        "complexities=2,2",
+        "complexities=1",
+        "gpt.regimes=small",
+        "gpt.regimes=small,standard,small",
         "embedding.steps=0",
         "identity=1.5",
-        "gpt.standard_gamma=1.3",
+        "gpt.standard_gamma=1.5",
         "gpt.gamma=inf",
         "gpt.gamma=nan",
-        "gpt.weight_decay=-1",
+        "gpt.decay=-1",
+        "gpt.decay=1000",
+        "gpt.standard_gamma=inf",
         "gpt.d_model=30",
         "gpt.n_layers=1",
         "gpt.steps=0",
@@ -34,11 +44,13 @@ from trained.errors import BadInput
         "gpt.record_every=0",
         "direction.n_subjects=2",
         "direction.weight_decay=1",
+        "direction.steps=8",
         "theory.sizes=2",
         "theory.sizes=",
         "theory.tie_size=1",
         "variants=other",
-        "variants=tied,tied",
+        "variants=untied,untied",
+        "theory.tilts=0",
         "maps=degenerate",
     ],
 )
@@ -49,9 +61,9 @@ def test_impossible_values_are_refused(assignment: str) -> None:
 
 
 def test_values_can_be_set() -> None:
-    changed = override(Config(), ["identity=0", "gpt.gamma=1.4", "variants=tied,std"])
-    assert (changed.identity, changed.gpt.gamma) == (0.0, 1.4)
-    assert changed.variants == ("tied", "std")
+    changed = override(Config(), ["identity=0", "gpt.gamma=1.6", "variants=untied"])
+    assert (changed.identity, changed.gpt.gamma) == (0.0, 1.6)
+    assert changed.variants == ("untied",)
     assert override(Config(), ["variants="]).variants == ()
 
 
@@ -72,8 +84,9 @@ def test_recipes_have_names_of_their_own(config: Config) -> None:
 
 
 def test_recipes_are_named_by_their_differences() -> None:
-    assert Recipe("gpt", 3, gamma=0.5).name == "gpt-k3-identity-gamma0.5"
-    assert tied(1, "none").name == "gpt-k1-none-tied-fixed"
+    assert gpt(3, regime="standard").name == "gpt-k3-identity-standard"
+    assert shown("none").name == "gpt-k1-none-two-hop"
+    assert direction("none", "scaled").name == "direction-k1-none-scaled"
 
 
 def test_both_presets_exist() -> None:

@@ -5,14 +5,7 @@ import torch
 
 from circuits.hooks import intervene, record
 from circuits.sites import Site
-from trained.bridge.model import (
-    EmbMLP,
-    accuracy,
-    fact_loss,
-    nearest_bridge,
-    net_cosine,
-    reread,
-)
+from trained.bridge.model import EmbMLP, answers, course, fact_loss, net_cosine, reread
 from trained.bridge.program import two_hop_margins
 from trained.bridge.task import World, make_world, one_hop_facts
 from trained.decoder import Decoder, DecoderConfig
@@ -45,10 +38,11 @@ def test_a_later_token_does_not_change_earlier_logits() -> None:
 
 def test_margins_agree_with_the_program() -> None:
     world, model = small()
-    query = world.two_hop()
+    data = {"two_hop": world.two_hop(), "hop2": world.hop2()}
     right = two_hop_margins(model.logit_matrix, world.n_subjects, 2) > 0
-    found = accuracy(model, {"q": query}, name="q")
-    assert found == right.float().mean()
+    found = answers(model, data, objects=world.object_tokens)
+    assert found["ood"] == right.float().mean()
+    assert found["ood"] <= found["ood_obj"]
 
 
 def test_the_unfactorised_model_starts_at_chance() -> None:
@@ -108,15 +102,22 @@ def test_net_cosine_by_hand() -> None:
     assert net_cosine(torch.ones(2, 2), torch.ones(2, 2)).item() == 0
 
 
-def test_collapsed_states_are_nearest_by_chance_only() -> None:
+def test_the_course_leaves_the_last_block_out() -> None:
     world, _ = small()
     sizes = DecoderConfig(
-        d_vocab=world.d_vocab, d_model=8, n_layers=2, n_heads=2, n_ctx=6
+        d_vocab=world.d_vocab, d_model=8, n_layers=3, n_heads=2, n_ctx=6
     )
     model = Decoder(sizes, generator=torch.Generator().manual_seed(0))
-    data = {"hop1": world.hop1(), "zero_hop": world.zero_hop()}
-    assert 0 <= nearest_bridge(model, data) <= 0.4
-    with torch.no_grad():
-        model.W_E.zero_()
-    # A plain argmax would credit the first bridge, or whichever round-off prefers.
-    torch.testing.assert_close(nearest_bridge(model, data), torch.tensor(1 / 10))
+    batches = ("hop1", "hop2", "zero_hop", "two_hop")
+    data = {name: getattr(world, name)() for name in batches}
+    found = course(model, data, objects=world.object_tokens)
+    own, wrong = [], []
+    for stop in (1, 2):
+        subjects, bridges = (
+            model.through(model.embed(data[name].tokens), stop=stop)[:, -1]
+            for name in ("hop1", "zero_hop")
+        )
+        own.append(net_cosine(subjects, bridges))
+        wrong.append(net_cosine(subjects, bridges.roll(1, 0)))
+    torch.testing.assert_close(found["alignment"], sum(own) / 2)
+    torch.testing.assert_close(found["mispaired"], sum(wrong) / 2)

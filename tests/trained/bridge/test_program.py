@@ -10,6 +10,7 @@ from torch import Tensor
 from probes.weights import numerical_rank
 from trained.bridge.program import (
     Constraints,
+    Optimum,
     Solution,
     Vocabulary,
     _project,
@@ -221,3 +222,28 @@ def test_an_unfinished_solve_is_an_error() -> None:
     facts = one_hop_constraints(5, 1, identity=True)
     with pytest.raises(RuntimeError, match="after 10 iterations"):
         solve(facts, max_iterations=10)
+
+
+def test_a_tilt_chooses_among_matrices_of_nearly_the_same_norm() -> None:
+    facts, plain = solved(4, 1, False)
+    source = torch.Generator().manual_seed(0)
+    tilt = 0.01 * torch.randn(plain.matrix.shape, generator=source).double()
+    tilted = solve(facts, tilt=tilt)
+
+    def cost(solution: Solution) -> float:
+        return solution.objective + float((tilt * solution.matrix).sum())
+
+    assert tilted.train_margin > 0.999
+    assert cost(tilted) < cost(plain) - 1e-6
+    assert plain.objective <= tilted.objective < 1.05 * plain.objective
+    same = solve(facts, tilt=0 * tilt)
+    torch.testing.assert_close(same.matrix, plain.matrix)
+
+
+def test_tilted_optima_keep_the_sign_of_theorem_2() -> None:
+    _, solution = solved(5, 1, False)
+    source = torch.Generator().manual_seed(0)
+    found = Optimum(5, 1, False, solution).tilted(3, 1e-4, generator=source)
+    assert found.largest_margin == pytest.approx(-5 / 6, abs=0.01)
+    assert 0 <= found.loss < 1e-4
+    assert Optimum(5, 1, False, solution).above_symmetric < 1e-6

@@ -18,15 +18,9 @@ from trained.lego.arms import (
     saved_step,
     self_arm,
 )
-from trained.lego.config import (
-    PRESETS,
-    Config,
-    Folded,
-    SelfTraining,
-    Theory,
-    Trial,
-)
+from trained.lego.config import Config, Folded, SelfTraining, Theory, Trial
 from trained.lego.model import Branches
+from trained.lego.presets import PRESETS
 from trained.lego.task import table_of
 from trained.store import Run
 from trained.trainer import Engine
@@ -55,6 +49,8 @@ def test_twins_of_what_the_paper_speaks_of() -> None:
     assert {name for name in names if name.endswith("-shuffled")} == {
         "theory-C3-shuffled",
         "theory-S3-shuffled",
+        "theory-features-C3-shuffled",
+        "theory-features-S3-shuffled",
     }
 
 

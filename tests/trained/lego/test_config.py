@@ -7,16 +7,17 @@ import pytest
 
 from trained.config import as_dict, from_dict, override
 from trained.errors import BadInput
-from trained.lego.config import PRESETS, QUICK, Config
+from trained.lego.config import Config
+from trained.lego.presets import PRESETS, QUICK
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("lengths=5,170", "length 170: choose 2 to 169"),
-        ("n_variables=100", "length 160: choose 2 to 99"),
-        ("train_length=1", "length 1: choose 2 to 169"),
-        ("lengths=1", "length 1: choose 2 to 169"),
+        ("lengths=5,90", "length 90: choose 2 to 89"),
+        ("n_variables=70", "length 80: choose 2 to 69"),
+        ("train_length=1", "length 1: choose 2 to 89"),
+        ("lengths=1", "length 1: choose 2 to 89"),
         ("lengths=", "lengths is empty"),
         ("lengths=10,5", "must be rising"),
         ("groups=Q8", "unknown group action"),
@@ -35,7 +36,10 @@ from trained.lego.config import PRESETS, QUICK, Config
         ("standard.variants=plain,plain", "one twice"),
         ("standard.batch=20000", "at most n_sentences"),
         ("standard.variants=huge", "unknown value for standard.variants"),
-        ("theory.length=90", "theory.length=90: choose 10 to 89"),
+        ("theory.length=60", "theory.length=60: choose 10 to 59"),
+        ("standard.rounds=20,10", "must be rising"),
+        ("standard.rounds=48", "below standard.n_variables=48"),
+        ("theory.grid=60,40", "must be rising"),
         ("theory.attention.rounds=5", "its test at length 128 needs"),
         ("theory.features.value_steps=3", "at least 40"),
         ("theory.groups=generators:1.0.2", "leads from any value to any"),

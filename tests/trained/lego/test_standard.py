@@ -5,7 +5,8 @@ import torch
 
 from tests.lego_models import N_VARIABLES, sentences
 from trained.lego.config import Config, Standard
-from trained.lego.standard import Sizes, StandardModel, standard_arm
+from trained.lego.standard import Sizes, StandardModel
+from trained.lego.standard_arms import Recipe, standard_arms
 from trained.lego.task import Vocabulary, clause_losses, rollout
 
 SIZES = Vocabulary(N_VARIABLES, 3, 3)
@@ -34,7 +35,8 @@ def test_shapes_and_the_future(options: dict[str, object]) -> None:
     changed = batch.values.clone()
     changed[:, 2:] = (changed[:, 2:] + 1) % 3
     other = model(batch._replace(values=changed).tokens(SIZES))
-    assert torch.equal(other.value[:, :2], prediction.value[:, :2])
+    torch.testing.assert_close(other.value[:, :2], prediction.value[:, :2])
+    assert not torch.allclose(other.value[:, 2:], prediction.value[:, 2:])
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -55,6 +57,36 @@ def test_blank_slots_are_zero() -> None:
     assert (clauses[0, 0, 3:] == 0).all()
     assert (clauses[0, 2, :3] == 0).all()
     assert clauses[0, 0, :3].any()
+
+
+@pytest.mark.parametrize("options", [{}, {"n_positions": 12, "token_std": 3.0}])
+@pytest.mark.parametrize("queries", [slice(None), slice(-1, None)])
+def test_looked_up_is_what_is_written_out(
+    options: dict[str, object], queries: slice
+) -> None:
+    """Products of tables and lookups against the plain products, values and slopes."""
+    model, batch = model_of(**options), sentences(4, 3)
+    tokens = batch.tokens(SIZES)
+    assert model._is_lean
+    found = []
+    for listener in (False, True):
+        handle = model.hook_embed.register_forward_hook(lambda *_: None)
+        if not listener:
+            handle.remove()
+        assert model._is_lean != listener
+        model.zero_grad()
+        prediction = model(tokens, queries=queries)
+        torch.autograd.backward(prediction.value.square().sum())
+        slopes = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        found.append((*prediction, *slopes))
+        handle.remove()
+    for lean, plain in zip(*found, strict=True):
+        torch.testing.assert_close(lean, plain, atol=1e-4, rtol=1e-4)
+
+
+def test_residual_and_norm_are_written_out() -> None:
+    assert not model_of(residual=True)._is_lean
+    assert not model_of(residual=True, norm=True)._is_lean
 
 
 def test_options_change_the_function() -> None:
@@ -84,13 +116,86 @@ def test_it_learns_and_rolls_out() -> None:
 def test_the_papers_recipe() -> None:
     recipe = Standard(variants=("norm",), n_sentences=300)
     config = Config(groups=("C3", "S3"), standard=recipe)
-    arm = standard_arm(config, "C3", "norm")
+    arm = Recipe(config, "C3", "norm").arm
     assert arm.name == "C3-standard-norm"
     stage = arm.stages[0]
     assert stage.optimiser.lr == 1e-4
     assert stage.steps == 300 * 3
     model = arm.build(0)
     assert stage.loss(model, stage.data(0, 0)) > 1
+
+
+ROUNDS = Config(
+    groups=("C3", "S3"),
+    standard=Standard(
+        variants=("plain", "positions"),
+        groups=("C3", "S3"),
+        n_variables=12,
+        epochs=2,
+        kept=(1,),
+        n_sentences=64,
+        batch=16,
+        d_token=8,
+        d_mlp=16,
+        rounds=(6, 10),
+        round_steps=3,
+        n_round=20,
+        null_seeds=1,
+    ),
+)
+
+
+def test_rounds_go_on_in_the_same_arm() -> None:
+    recipe = Recipe(ROUNDS, "S3")
+    names = ["all", "gold6", "gold10", "corrupt", "self6", "self10"]
+    assert list(recipe.milestones) == names
+    assert recipe.kept == {1: 4, 2: 8}
+    assert Recipe(ROUNDS, "C3").rounds == ()
+    assert Recipe(ROUNDS, "S3", "positions").rounds == ()
+    stages = {stage.name: stage for stage in recipe.stages}
+    queries = {
+        name: stages[name].data(0, 0).actions[: stages[name].batch_size].numel()
+        for name in ("gold6", "gold10", "self6", "self10")
+    }
+    assert queries["gold6"] == queries["gold10"] == queries["self10"] == 80
+    assert queries["self6"] == 78
+    assert stages["gold6"].data(0, 0).length == 5
+    arms = {arm.name: arm for arm in standard_arms(ROUNDS)}
+    assert set(arms) == {
+        *("C3-standard-plain", "C3-standard-plain-shuffled", "C3-standard-positions"),
+        *("S3-standard-plain", "S3-standard-plain-shuffled"),
+    }
+    assert arms["S3-standard-plain-shuffled"].steps == 8
+    assert arms["C3-standard-positions"].max_seeds == 1
+
+
+def test_a_round_learns_from_the_annotator_alone() -> None:
+    recipe = Recipe(ROUNDS, "S3")
+    stage = recipe.stages[-1]
+    model, sentences_ = recipe.build(0), stage.data(0, 0)
+    loss = stage.loss(model, sentences_)
+    wrong = (sentences_.values + 1) % 3
+    wrong[:, 0] = sentences_.values[:, 0]
+    other = stage.loss(model, sentences_._replace(values=wrong))
+    torch.testing.assert_close(loss, other)
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        parameters["student.W_U"].mul_(2)
+        recipe.stages[1].prepare(parameters)
+    assert torch.equal(parameters["annotator.W_U"], parameters["student.W_U"])
+
+
+def test_the_useless_annotator_is_undone() -> None:
+    recipe = Recipe(ROUNDS, "S3")
+    stages = {stage.name: stage for stage in recipe.stages}
+    parameters = dict(recipe.build(0).named_parameters())
+    key = "annotator.blocks.0.attn.W_K"
+    before = parameters[key].detach().clone()
+    with torch.no_grad():
+        stages["corrupt"].prepare(parameters)
+        assert not torch.equal(parameters[key], before)
+        stages["self6"].prepare(parameters)
+    assert torch.equal(parameters[key], before)
 
 
 def test_a_variants_sizes_follow_the_config() -> None:

@@ -8,7 +8,7 @@ from trained.lego.action import action
 from trained.lego.config import Theory
 from trained.lego.task import Vocabulary, draw_sentences, table_of
 from trained.lego.theory import TheoryModel, loss_floor
-from trained.lego.theory_arms import (
+from trained.lego.theory_losses import (
     cap_entries,
     cap_step,
     every_pair,

@@ -11,6 +11,7 @@ from trained.recall.config import (
     is_prime_power,
     prime_base,
 )
+from trained.recall.theory_config import Few
 
 
 @pytest.mark.parametrize("config", [QUICK, PAPER])
@@ -28,6 +29,8 @@ def test_the_presets_are_the_paper_sizes():
 def test_the_few_prompts_are_eight_where_eight_are_run():
     assert QUICK.samples.few == PAPER.samples.few == 8
     assert Samples(sizes=(2, 5)).few == 5
+    assert QUICK.few.most == PAPER.few.most == 32
+    assert Few(sizes=(1, 8)).most == 8
 
 
 def test_groups_are_reached_by_their_keys():
@@ -54,10 +57,22 @@ def test_prime_powers_and_their_bases():
         ["n_relations=1"],
         ["temperature=0"],
         ["warmup.temperatures="],
-        ["few.temperature=-0.1"],
-        ["few.temperature=2"],
-        ["few.share=1"],
+        ["few.temperatures=-0.1"],
+        ["few.temperatures=2"],
+        ["few.share=1.5"],
+        ["few.subjects=6"],
+        ["few.sizes=0,8"],
+        ["few.subjects="],
+        ["rate.temperatures=0.01,0.01"],
+        ["rate.subjects=10"],
+        ["first_step.prompts=0"],
+        ["first_step.subjects=6"],
+        ["partial.quarter=12"],
+        ["partial.sizes="],
+        ["partial.subjects=2"],
+        ["direct_steps=0"],
         ["warmup.draws=0"],
+        ["warmup.draws=51"],
         ["warmup.hot=0.08"],
         ["warmup.temperatures=0.2"],
         ["warmup.steps=15"],
@@ -68,8 +83,13 @@ def test_prime_powers_and_their_bases():
         ["samples.modes=half"],
         ["samples.sizes=0,8"],
         ["full_steps=0"],
+        ["samples.temperatures="],
+        ["samples.spreads=0.1,0.1"],
         ["triple.steps=-1"],
+        ["triple.hot=0"],
         ["pretrained.steps=-1"],
+        ["pretrained.readings=cold"],
+        ["pretrained.widths="],
         ["n_test=10"],
     ],
 )
@@ -85,7 +105,8 @@ def test_impossible_sizes_are_refused(assignments):
         # and drawing them would never end.
         ["samples.subjects=4"],
         ["n_subjects=5", "n_relations=20", "triple.steps=1"],
-        ["n_subjects=5", "n_relations=20", "pretrained.steps=1"],
+        ["n_subjects=5", "n_relations=20", "pretrained.triple_steps=1"],
+        ["partial.subjects=4"],
     ],
 )
 def test_tables_with_more_rows_than_bijections_are_refused(assignments):

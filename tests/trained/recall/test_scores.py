@@ -1,23 +1,23 @@
+import math
 from dataclasses import replace
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from trained.recall.model import constructed_model, two_step_loss
 from trained.recall.scores import (
+    NO_DOUBT,
     Pace,
     PositionScores,
-    TokenScores,
     ball,
-    both_steps_loss,
+    both_strides,
+    copies_loss,
     descended,
     displace,
     install,
-    mean_relation_loss,
     mirrored,
-    relation_quantities,
-    strided_loss,
+    relation_strides,
+    settled,
     within_symmetry,
 )
 from trained.recall.task import (
@@ -27,191 +27,75 @@ from trained.recall.task import (
     random_table,
     shuffle_counts,
 )
-from trained.recall.theory import quadratic_forms, relation_loss
+from trained.recall.theory import (
+    answer_loss,
+    pattern_counts,
+    quadratic_forms,
+    relation_loss,
+)
 from trained.seeding import generator
 
 T = 0.05
-CASES = [("affine", 2), ("random", 2), ("random", 3)]
 
 
-def drawn(kind, k, count=8):
+def drawn(kind, count=8):
     source = generator(0, kind)
     if kind == "affine":
         table = affine_table(5, generator=source)
     else:
         table = random_table(5, 20, generator=source)
-    return draw_episodes(table, k, count, generator=source)
+    return draw_episodes(table, 2, count, generator=source)
 
 
-def model_of(prompts):
-    k = prompts.n_examples
-    return constructed_model(prompts.table, k, 0, dtype=torch.float64)
+def copies(count=3):
+    moved = torch.randn(count, 13, generator=generator(0, "m"), dtype=torch.float64)
+    model = PositionScores(2, moved)
+    with torch.no_grad():
+        displace(dict(model.named_parameters()))
+    return model
 
 
-def relation_cross_entropy(model, prompts):
+def counts_of(prompts):
+    return pattern_counts(prompts)[None].double()
+
+
+@pytest.mark.parametrize("kind", ["affine", "random"])
+def test_installed_scores_give_the_real_model_the_same_losses(kind):
+    prompts, scores = drawn(kind), copies(1)
+    model = constructed_model(prompts.table, 2, 0, dtype=torch.float64)
+    install(model, scores.theta[0], scores.omega[0])
     words = Vocabulary.of(prompts.table)
-    logits = model(prompts.relation_step().tokens)[:, 0, words.relations]
-    return F.cross_entropy(logits / T, prompts.relation)
-
-
-def query_image(model, prompts):
-    """W_KQ z_last without the second step's position, which step 1 never reads."""
-    length = 2 * prompts.n_examples + 2
-    z = torch.zeros(len(model.W_KQ), dtype=torch.float64)
-    z[length - 1] = 1
-    z[length + 1 :] = model.W_E[-1]
-    image = model.W_KQ.detach() @ z
-    return torch.cat([image[:length], image[length + 1 :]])
-
-
-def twin(model, prompts, optimiser):
-    """Token scores that start where the model's key-query matrix does."""
-    scores = TokenScores(
-        model.W_E,
-        prompts.n_examples,
-        optimiser=optimiser,
-        spread=0.02,
-        generator=generator(0, "unused"),
-    ).double()
-    scores.vector.data = query_image(model, prompts) / scores.scale
-    return scores
-
-
-@pytest.mark.parametrize(("kind", "k"), CASES)
-def test_installed_scores_give_the_real_model_the_same_losses(kind, k):
-    prompts = drawn(kind, k)
-    scores = PositionScores(k, dtype=torch.float64)
-    for parameter in scores.parameters():
-        parameter.data.normal_(generator=generator(0, "scores"))
-    model = install(model_of(prompts), scores.theta, scores.omega)
-    data = relation_quantities(prompts)
-    n = prompts.table.shape[1]
-    expected = two_step_loss(
-        model, prompts.steps(), words=Vocabulary.of(prompts.table), temperature=T
-    )
-    both = both_steps_loss(scores, data, n_subjects=n, temperature=T)
-    first = mean_relation_loss(scores, data, temperature=T)
+    expected = two_step_loss(model, prompts.steps(), words=words, temperature=T)
+    data = {"counts": counts_of(prompts)}
+    both = copies_loss(scores, data, n_subjects=torch.tensor([5]), temperature=T)
     assert both.item() == pytest.approx(expected.item(), abs=1e-10)
-    real = relation_cross_entropy(model, prompts).item()
-    assert first.item() == pytest.approx(real, abs=1e-10)
 
 
 def test_install_clears_the_other_entries():
-    prompts = drawn("affine", 2)
-    model = model_of(prompts)
+    model = constructed_model(drawn("affine").table, 2, 0)
     assert model.W_KQ.abs().sum() > 0
     install(model, torch.ones(6), torch.ones(7))
     assert model.W_KQ.nonzero()[:, 1].unique().tolist() == [5, 6]
     assert model.W_KQ.count_nonzero() == 6 + 7
 
 
-@pytest.mark.parametrize(("kind", "k"), CASES)
-def test_token_scores_attend_like_the_whole_matrix(kind, k):
-    prompts = drawn(kind, k)
-    model = model_of(prompts)
-    model.W_KQ.data.normal_(generator=generator(0, "W"))
-    scores = twin(model, prompts, "gd")
-    loss = mean_relation_loss(scores, relation_quantities(prompts), temperature=T)
-    real = relation_cross_entropy(model, prompts)
-    assert loss.item() == pytest.approx(real.item(), abs=1e-9)
-
-
-def descend(parameter, loss, optimiser):
-    optimiser.zero_grad()
-    (gradient,) = torch.autograd.grad(loss, parameter)
-    parameter.grad = gradient
-    optimiser.step()
-
-
-@pytest.mark.parametrize(("kind", "k"), CASES)
-@pytest.mark.parametrize("steps", ["first", "both"])
-def test_gradient_descent_on_token_scores_is_that_on_the_matrix(kind, k, steps):
-    """Step by step; the second step's loss moves W_KQ orthogonally to z_last."""
-    prompts = drawn(kind, k)
-    model = model_of(prompts)
-    scores = twin(model, prompts, "gd")
-    data = relation_quantities(prompts)
-    rate = 40 * T**2
-    on_matrix = torch.optim.SGD([model.W_KQ], lr=rate)
-    on_vector = torch.optim.SGD([scores.vector], lr=rate)
-    words = Vocabulary.of(prompts.table)
-    for _ in range(5):
-        real = relation_cross_entropy(model, prompts)
-        if steps == "both":
-            real = two_step_loss(model, prompts.steps(), words=words, temperature=T)
-        descend(model.W_KQ, real, on_matrix)
-        loss = mean_relation_loss(scores, data, temperature=T)
-        descend(scores.vector, loss, on_vector)
-        moved = scores.scale * scores.vector.detach()
-        assert torch.allclose(moved, query_image(model, prompts), atol=1e-12)
-
-
-def test_adam_on_token_scores_is_that_on_the_matrix_up_to_epsilon():
-    """The first step moves every entry of W_KQ z_last by lr |z_last|_1."""
-    prompts = drawn("affine", 2)
-    model = model_of(prompts)
-    scores = twin(model, prompts, "adam")
-    start = query_image(model, prompts)
-    data = relation_quantities(prompts)
-    # Adam's epsilon blurs entries whose gradient is near it: 1e-14 takes it out.
-    on_matrix = torch.optim.Adam([model.W_KQ], lr=1e-3, eps=1e-14)
-    on_vector = torch.optim.Adam([scores.vector], lr=1e-3, eps=1e-14)
-    for step in range(20):
-        descend(model.W_KQ, relation_cross_entropy(model, prompts), on_matrix)
-        loss = mean_relation_loss(scores, data, temperature=T)
-        descend(scores.vector, loss, on_vector)
-        moved = scores.scale * scores.vector.detach()
-        assert torch.allclose(moved, query_image(model, prompts), atol=1e-7)
-        if step == 0:
-            length = 1e-3 * (1 + model.W_E[-1].abs().sum())
-            assert torch.allclose((moved - start).abs(), length.expand_as(start))
-
-
-def test_torchs_own_epsilon_hardly_matters_in_the_first_step():
-    prompts = drawn("affine", 2)
-    model = model_of(prompts)
-    scores = twin(model, prompts, "adam")
-    start = query_image(model, prompts)
-    descend(
-        model.W_KQ,
-        relation_cross_entropy(model, prompts),
-        torch.optim.Adam([model.W_KQ], lr=1e-3),
-    )
-    loss = mean_relation_loss(scores, relation_quantities(prompts), temperature=T)
-    descend(scores.vector, loss, torch.optim.Adam([scores.vector], lr=1e-3))
-    moved = scores.scale * scores.vector.detach() - start
-    expected = query_image(model, prompts) - start
-    assert float((moved - expected).norm() / expected.norm()) < 1e-3
-
-
-@pytest.mark.parametrize("optimiser", ["gd", "adam"])
-def test_token_scores_start_as_small_as_the_matrix_does(optimiser):
-    embedding = torch.eye(3000)
-    scores = TokenScores(
-        embedding, 2, optimiser=optimiser, spread=0.02, generator=generator(0, "start")
-    )
-    spread = float((scores.scale * scores.vector.detach()).std())
-    assert spread == pytest.approx(0.02 * 2**0.5, rel=0.05)
-    assert float(scores.scale) == pytest.approx(2**0.5 if optimiser == "gd" else 2)
-
-
-def test_position_scores_start_uniform():
-    prompts = drawn("affine", 2)
-    scores, data = PositionScores(2), relation_quantities(prompts)
-    attention = scores.attention(data["tokens"])
-    assert attention.tolist()[0] == pytest.approx([1 / 6] * 6)
+def test_position_scores_start_uniform_and_without_doubt():
+    scores = PositionScores(2, torch.zeros(2, 13))
+    assert scores.theta.softmax(-1).tolist()[0] == pytest.approx([1 / 6] * 6)
+    assert scores.doubt.tolist() == [NO_DOUBT] * 2
     assert "forms" not in scores.state_dict()
 
 
 def by_autograd(theta, data, pace, steps):
     """Gradient descent as the definition has it."""
     forms = quadratic_forms(2)
+    counts = data["counts"].expand(len(theta), -1, -1)
     for _ in range(steps):
         theta = theta.detach().requires_grad_()
-        counts = data["counts"].expand(len(theta), -1)
-        heat = pace.temperature
-        loss = relation_loss(theta.softmax(-1), counts, forms, temperature=heat)
-        (slope,) = torch.autograd.grad(loss.sum(), theta)
+        rows = theta.softmax(-1)[:, None].expand(-1, counts.shape[1], -1)
+        heat = pace.temperature[:, None]
+        loss = relation_loss(rows, counts, forms, temperature=heat)
+        (slope,) = torch.autograd.grad(loss.mean(1).sum(), theta)
         even = torch.where(pace.held, (slope + mirrored(slope)) / 2, slope)
         theta = theta - pace.rate * even
     return theta.detach()
@@ -220,53 +104,84 @@ def by_autograd(theta, data, pace, steps):
 def paced():
     """Three copies, each with its own temperature and rate, the last one held."""
     heat = torch.tensor([[0.05], [0.02], [0.03]], dtype=torch.float64)
-    return Pace(heat, 100 * heat**2, torch.tensor([[False], [False], [True]]))
+    held = torch.tensor([[False], [False], [True]])
+    return Pace(heat, 100 * heat**2, torch.tensor([3, 5, 8]), held)
 
 
-def test_every_copy_descends_as_autograd_would_have_it():
-    data = {"counts": relation_quantities(drawn("affine", 2, 1))["counts"]}
-    start = torch.randn(3, 6, generator=generator(0, "m"), dtype=torch.float64)
-    ahead = descended(start, data, quadratic_forms(2), paced(), 7)
+@pytest.mark.parametrize("count", [1, 6])
+def test_every_copy_descends_as_autograd_would_have_it(count):
+    data = {"counts": counts_of(drawn("random", count))}
+    start = copies().theta.detach()
+    ahead = descended(start, data, paced(), 7)
     assert torch.allclose(ahead, by_autograd(start, data, paced(), 7), atol=1e-12)
 
 
+def test_the_second_step_descends_as_autograd_would_have_it():
+    pace, start = paced(), copies().omega.detach()
+    omega, doubt = settled(start, torch.full((3,), NO_DOUBT).double(), pace, 4)
+    theirs, worst = start, torch.full((3,), NO_DOUBT).double()
+    for _ in range(4):
+        theirs = theirs.detach().requires_grad_()
+        loss = answer_loss(
+            theirs.softmax(-1), n_subjects=pace.n_subjects, temperature=pace.temperature
+        )
+        (slope,) = torch.autograd.grad(loss.sum(), theirs)
+        worst = torch.maximum(worst, loss.detach().expm1().log())
+        theirs = theirs - pace.rate * slope
+    assert torch.allclose(omega, theirs, atol=1e-12)
+    # Of the second copy the loss is 0 to the last bit: only log space follows it.
+    assert torch.allclose(doubt[[0, 2]], worst[[0, 2]], atol=1e-6)
+    assert float(doubt[1]) < -40
+
+
+def test_certainty_is_followed_below_what_one_minus_p_can_hold():
+    """The least answer probability was looked at now and then, and saturated at 1."""
+    omega = torch.ones(1, 7, dtype=torch.float64)
+    omega[0, 4] = 31.0
+    heat = torch.tensor([[0.004]], dtype=torch.float64)
+    pace = Pace(heat, heat**2, torch.tensor([8]))
+    start = torch.full((1,), NO_DOUBT).double()
+    still, doubt = settled(omega, start, pace, 1000)
+    # l(a3) = 2 q5 / T = 500 against seven answers with 0.
+    assert float(doubt) == pytest.approx(-500 + math.log(7), abs=1e-3)
+    assert torch.equal(still, omega)
+
+
 def test_one_step_of_rate_one_takes_the_whole_stride():
-    data = {"counts": relation_quantities(drawn("affine", 2, 1))["counts"]}
-    moved = torch.randn(3, 13, generator=generator(0, "m"), dtype=torch.float64)
-    copies = PositionScores(2, perturbations=moved, dtype=torch.float64)
-    with torch.no_grad():
-        displace(dict(copies.named_parameters()))
-    before = copies.theta.detach().clone()
-    loss = strided_loss(copies, data, pace=paced(), stride=5)
-    (slope,) = torch.autograd.grad(loss, copies.theta)
-    ahead = descended(before, data, copies.forms, paced(), 5)
+    data = {"counts": counts_of(drawn("affine", 1))}
+    model = copies()
+    before = model.theta.detach().clone()
+    loss = relation_strides(model, data, pace=paced(), stride=5)
+    (slope,) = torch.autograd.grad(loss, model.theta)
+    ahead = descended(before, data, paced(), 5)
     assert torch.allclose(before - slope, ahead, atol=1e-12)
-    counts = data["counts"].expand(3, -1)
-    heat = paced().temperature
-    own = relation_loss(before.softmax(-1), counts, copies.forms, temperature=heat)
+    heat, forms = paced().temperature, quadratic_forms(2)
+    counts = data["counts"][0].expand(3, -1)
+    own = relation_loss(before.softmax(-1), counts, forms, temperature=heat)
     assert float(loss.detach()) == pytest.approx(float(own.sum()))
+    both_strides(model, data, pace=paced(), stride=5).backward()
+    omega, doubt = settled(model.omega.detach(), model.doubt.detach(), paced(), 5)
+    assert torch.allclose(model.omega - model.omega.grad, omega, atol=1e-12)
+    assert torch.allclose(model.doubt - model.doubt.grad, doubt, atol=1e-6)
 
 
 def test_equal_targets_draw_attention_to_nothing_that_tells_relations_apart():
-    data = relation_quantities(drawn("random", 2, 1))
-    shuffled = shuffle_counts({"counts": data["counts"]}, generator(0, "unused"))
+    data = {"counts": counts_of(drawn("random", 1))}
+    shuffled = shuffle_counts(data, generator(0, "unused"))
     start = torch.zeros(3, 6, dtype=torch.float64)
     start[:, 0] += 0.5
-    forms, pace = quadratic_forms(2), paced()
-    real = descended(start, data, forms, pace, 200).softmax(-1)
-    twin = descended(start, shuffled, forms, pace, 200).softmax(-1)
+    real = descended(start, data, paced(), 200).softmax(-1)
+    twin = descended(start, shuffled, paced(), 200).softmax(-1)
     assert float(real[:, :4].sum(1).min()) > 0.6 > float(twin[:, :4].sum(1).max())
 
 
 def test_held_copies_stay_symmetric_and_others_do_not():
-    data = {"counts": relation_quantities(drawn("affine", 2, 1))["counts"]}
+    data = {"counts": counts_of(drawn("affine", 1))}
     pace = replace(paced(), held=torch.ones(3, 1, dtype=torch.bool))
     zero = torch.zeros(3, 6, dtype=torch.float64)
-    held = descended(zero, data, quadratic_forms(2), pace, 300)
+    held = descended(zero, data, pace, 300)
     assert torch.equal(held[:, :2], held[:, 2:4])
-    free = descended(
-        zero + 1e-6 * torch.eye(6)[0], data, quadratic_forms(2), paced(), 300
-    )
+    free = descended(zero + 1e-6 * torch.eye(6)[0], data, paced(), 300)
     assert float((free[0, 0] - free[0, 2]).abs()) > 0.1
 
 

@@ -7,6 +7,10 @@ from torch.nn import functional as F
 from circuits.hooks import intervene
 from circuits.sites import Site
 from trained.recall.model import constructed_model
+from trained.recall.slopes import (
+    lead,
+    ratio_rises,
+)
 from trained.recall.task import (
     Vocabulary,
     affine_table,
@@ -18,14 +22,12 @@ from trained.recall.task import (
 from trained.recall.theory import (
     answer_loss,
     hessian,
-    lead,
     matchings,
     optimal_attention,
     pattern_counts,
     pattern_of_relation,
     printed_saddle_curvature,
     quadratic_forms,
-    ratio_rises,
     relation_accuracy,
     relation_logits,
     relation_loss,

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from circuits.claims import Claim, under
 from trained.analogy.config import Config
 
-from . import depth, hop, joint, order, ours
+from . import depth, hop, joint, order, order_end_to_end, ours
 
 
 def claims(config: Config) -> Iterator[Claim]:
     """The tree at a configuration; what a run did not train is not tested."""
     yield from under("Joint training aligns and transfers", joint.claims(config))
     yield from under("The order decides", order.claims(config))
+    yield from under("The order decides", order_end_to_end.claims(config))
     headline = "Two-hop is analogy with an identity bridge"
     yield from under(headline, hop.claims(config))
     yield from under("Alignment grows with depth", depth.claims(config))

@@ -2,8 +2,9 @@
 
 from math import floor
 
-from circuits.claims import Claim, Kind, Null
+from circuits.claims import Null
 from circuits.conditions import Chance, Each, Measure, chance
+from trained.analogy.config import Config
 
 SEEDS = 3
 """Replicates that the paper's spreads suggest; bounds are stated for as many."""
@@ -38,6 +39,15 @@ def fails(name: str, n: int, measure: Measure, seeds: int = SEEDS) -> Null:
     return Null(name, measure=measure, bound=chance(n, n, min(seeds, SEEDS)))
 
 
+def gpt_2(config: Config) -> str:
+    """The model and its size, whose width, steps and init the paper leaves open."""
+    sizes = config.gpt
+    return (
+        f"GPT-2 ({sizes.layers} layers, {sizes.heads} heads, width {sizes.width},"
+        f" {sizes.n_entities} tuples, {sizes.steps} steps a phase)"
+    )
+
+
 def absolute(values: list[float]) -> list[float]:
     """The sizes of values."""
     return [abs(value) for value in values]
@@ -46,15 +56,3 @@ def absolute(values: list[float]) -> list[float]:
 def difference(larger: list[float], smaller: list[float]) -> list[float]:
     """Seed by seed."""
     return [a - b for a, b in zip(larger, smaller, strict=True)]
-
-
-def not_yet(
-    leaf: str,
-    statement: str,
-    source: str,
-    kind: Kind,
-    weight: int,
-    why: str = "not measured yet",
-) -> Claim:
-    """A leaf of the rubric that nothing measures."""
-    return Claim(leaf, statement, source, kind, weight=weight, not_tested=why)

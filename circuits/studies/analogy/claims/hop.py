@@ -7,7 +7,15 @@ from circuits.conditions import Each, Mean, near
 from trained.analogy.config import Config
 from trained.analogy.theory import Alignment
 
-from .expected import absolute, at_chance, difference, fails, succeeds, untrained
+from .expected import (
+    absolute,
+    at_chance,
+    difference,
+    fails,
+    gpt_2,
+    succeeds,
+    untrained,
+)
 from .joint import GPT_REVISED, SLACK, calibrated
 
 FITTED = "<= 0.1"
@@ -126,7 +134,8 @@ def _gpt(config: Config) -> Claim:
     n = config.gpt.n_entities
     return Claim(
         "analogy.hop.gpt",
-        "GPT-2: the second hop transfers, and a and b align, with identity bridges and"
+        f"{gpt_2(config)}:"
+        " the second hop transfers, and a and b align, with identity bridges and"
         " not without.",
         "Table 1",
         "behaviour",

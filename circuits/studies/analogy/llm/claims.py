@@ -2,30 +2,37 @@
 
 A fact pairs two subjects that share an aspect ("Falcon is capable of diving at prey",
 "Kestrel is capable of diving at prey") and names the category of the first ("Falcon is
-classified as raptor"). The second subject's category is held out. Three curricula train
-on the same sentences: all at once (joint), similarity before attribution (SA), and
-attribution before similarity (AS), which the paper sees fail.
-
-Success is, among our own claims, the right category among those of all facts at hand,
-told apart by their first tokens; the paper decodes the whole category. Free of torch.
+classified as raptor"). The second subject's category is held out; success is that it is
+decoded, greedily and as a whole. Lessons: all at once (joint), similarity before
+attribution (SA), attribution before similarity (AS), which the paper sees fail, and the
+attribution alone (A), which teaches the format and leaves the rest to what the model
+knows. A replicate is a draw of facts. Free of torch.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Literal
 
 from circuits.claims import Claim, Null, under
-from circuits.conditions import Mean
+from circuits.conditions import Condition, Each, Mean, Measure
 from trained.config import Preset, require
-from trained.finetuning_config import LIGHT, FineTuning
+from trained.finetuning_config import FineTuning
+
+FITTED = 0.95
+"""Share of a taught list that must be decoded where it is taught."""
+TRANSFERRING = ("joint", "SA")
+TUNING = FineTuning(lr=1e-4)
 
 
 @dataclass(frozen=True)
 class Settings:
     """Sizes of the experiment."""
 
-    n_facts: int = 12
-    """Facts that a seed fine-tunes on; the paper has about 100."""
+    facts: str = ""
+    """A file of facts, one JSON object a line; empty: the 206 that are shipped."""
+    n_facts: int = 24
+    """Facts that a seed draws; the paper has about 100."""
     n_aligned: int = 32
     """Facts whose subjects are compared without fine-tuning; as many choose the
     layer."""
@@ -33,152 +40,236 @@ class Settings:
     """Prompts in one pass."""
     kept: float = 0.2
     """Share of the MLP's activations that count as large [20 %]."""
-    tuning: FineTuning = LIGHT
-    """How the facts are taught."""
+    loss: Literal["answer", "sentence"] = "answer"
+    """What is trained on: the answers, or the sentences but for their first word. The
+    paper does not say."""
+    rates: tuple[float, ...] = ()
+    """Learning rates to choose from: the smallest with which joint training fits its
+    premises, for all lessons (the paper's is lost); empty: that of `tuning`."""
+    invented: bool = False
+    """Teach joint and A also about subjects that do not exist."""
+    level: bool = False
+    """Judge the paper's level of success too, for a model of the paper."""
+    resamples: int = 1000
+    """Bootstrap samples of an interval over facts."""
+    tuning: FineTuning = TUNING
+    """How the facts are taught: every parameter, as the paper is read."""
 
     def __post_init__(self) -> None:
         for name in ("n_facts", "n_aligned"):
             require(getattr(self, name) >= 2, f"{name}={getattr(self, name)}: >= 2")
         require(self.at_once >= 1, f"at_once={self.at_once}: at least 1")
+        require(self.resamples >= 100, f"resamples={self.resamples}: at least 100")
         require(0 < self.kept <= 1, f"kept={self.kept}: above 0, at most 1")
+        require(all(lr > 0 for lr in self.rates), f"rates={self.rates}: positive")
 
 
+RATES = (2e-5, 5e-5, 1e-4, 2e-4)
 PRESETS = {
-    "quick": Preset(Settings(), n_seeds=3, cost="about five minutes"),
+    "quick": Preset(Settings(), n_seeds=3, cost="about a quarter of an hour"),
+    "cpu": Preset(
+        Settings(n_facts=100, rates=RATES), n_seeds=3, cost="two or three hours"
+    ),
     "paper": Preset(
-        Settings(n_facts=100, tuning=FineTuning()), n_seeds=3, cost="for a GPU"
+        Settings(n_facts=100, rates=RATES, invented=True, level=True),
+        n_seeds=3,
+        cost="for a GPU",
     ),
 }
 
 ours = partial(Claim, origin="ours", source="ours")
-later = partial(Claim, not_tested="not measured yet")
 
 
 def claims(settings: Settings) -> Iterator[Claim]:
     """The paper's leaves, and what else is seen."""
-    del settings
-    yield from under("Analogies in language models", _paper())
-    yield from under("Ours", [*_restricted(), *_alignment()])
+    paper = (_transfer(settings), _order(), _similarity(), _sparse())
+    yield from under("Analogies in language models", paper)
+    yield from under("Ours", [*_printed(), *_alignment()])
 
 
-def _paper() -> Iterator[Claim]:
-    yield later(
+def _transfer(settings: Settings) -> Claim:
+    conditions: list[Condition] = []
+    for name in TRANSFERRING:
+        conditions.append(Mean(f"{name} - A only", "> 0", _carried(name, "A")))
+        permuted = _carried(name, "permuted")
+        conditions.append(Mean(f"{name} - S_tgt permuted", "> 0", permuted))
+        if settings.level:
+            conditions.append(Mean(name, ">= 0.58", _success(name)))
+    against = ["A", "permuted"]
+    pairs = [(name, other) for name in TRANSFERRING for other in against]
+    taught = [*TRANSFERRING, *against]
+    if settings.invented:
+        measure = _carried("joint invented", "A invented")
+        conditions.append(Mean("joint - A only, invented names", "> 0", measure))
+        taught += ["joint invented", "A invented"]
+    return Claim(
         "analogy.llm.transfer",
-        "Joint training and SA carry the category over to the second subject: the"
-        " whole category is decoded.",
+        "Joint training and SA carry the category over to the second subject: more of"
+        " them are decoded as a whole than after A alone, which knows the format, and"
+        " than after joint training with the second subjects' aspects permuted.",
         "Table 2",
         "behaviour",
+        tuple(conditions),
+        (
+            Null("before", None, lambda lab: lab.carried("before", "A"), "<= 0"),
+            *(_shown(f"success, {name}", _success(name)) for name in taught),
+        ),
         weight=4,
+        paper=0.73,
+        preconditions=_fits(*taught),
+        controls=tuple(
+            Each(f"{a} - {b}, lower end over facts", "> 0", _carried(a, b, low=True))
+            for a, b in pairs
+        ),
     )
-    yield later(
+
+
+def _order() -> Claim:
+    both = ",".join(TRANSFERRING)
+    return Claim(
         "analogy.llm.order",
-        "AS carries less over than joint training and SA.",
+        "AS carries less over than joint training and SA: the lesser of these less AS."
+        " Where A is not retained after AS and replaying it closes the gap, AS fails by"
+        " forgetting.",
         "Tables 2 and 3",
         "behaviour",
+        (Mean("min(joint, SA) - AS", ">= 0.1", _carried(both, "AS")),),
+        (
+            Null("before", measure=_carried("before", "before")),
+            _shown("AS", _success("AS")),
+            _shown("A retained after AS", lambda lab: lab.of("retained", "AS")),
+            _shown("AS, A replayed", _success("replay")),
+        ),
         weight=5,
+        paper=0.2,
+        preconditions=_fits(*TRANSFERRING, "AS", "replay"),
+        controls=(Each("lower end over facts", "> 0", _carried(both, "AS", low=True)),),
     )
-    yield Claim(
+
+
+def _similarity() -> Claim:
+    return Claim(
         "analogy.llm.similarity",
         "The two subjects' states are least alike after AS: raw cosine after the final"
         ' norm, last token of "[S] is classified as", differences.',
         "Table 2",
         "signal",
+        tuple(_gaps("similarity")),
         (
-            Mean("joint - AS", "> 0", lambda lab: lab.gap("similarity", "joint")),
-            Mean("SA - AS", "> 0", lambda lab: lab.gap("similarity", "SA")),
-        ),
-        (
-            Null(
-                "shifted pairs beyond half of it, joint - AS",
-                measure=lambda lab: lab.beyond_half("similarity", "joint"),
-                bound="<= 0",
-            ),
-            Null(
-                "shifted pairs beyond half of it, SA - AS",
-                measure=lambda lab: lab.beyond_half("similarity", "SA"),
-                bound="<= 0",
-            ),
+            *_halves("shifted pairs", "similarity", "shifted", "similarity"),
+            *(_shown(f"cosine, {x}", _cosine(x, "similarity")) for x in _LESSONS),
         ),
         weight=3,
+        paper=0.05,
+        preconditions=_fits(*TRANSFERRING, "AS"),
+        controls=tuple(_lower_ends("similarity")),
     )
-    yield later(
+
+
+def _sparse() -> Claim:
+    return Claim(
         "analogy.llm.sparse",
-        "The same where, at the tokens of the relation, only the fifth of the MLP's"
-        " activations that are largest is kept and the model runs on.",
+        'The same where, at the tokens of "is classified as" in every layer, only the'
+        " fifth of the MLP's activations that are largest is kept and the model runs"
+        " on.",
         "Table 3",
         "causal",
+        tuple(_gaps("sparse")),
+        (
+            *_halves("as many kept at random", "random", "own", "sparse"),
+            *_halves("shifted pairs", "sparse", "shifted", "sparse"),
+            *(_shown(f"cosine, {x}", _cosine(x, "sparse")) for x in _LESSONS),
+            _shown("raw gap", lambda lab: lab.gap("similarity", "joint")),
+            _shown("gap of the activations", lambda lab: lab.gap("passive", "joint")),
+        ),
         weight=3,
+        paper=0.1053,
+        preconditions=_fits(*TRANSFERRING, "AS"),
+        controls=tuple(_lower_ends("sparse")),
     )
 
 
-def _restricted() -> Iterator[Claim]:
-    """Success among the categories at hand."""
-    before = Null(
-        "before fine-tuning", measure=lambda lab: lab.success("before"), bound="<= 0.5"
+_LESSONS = ("before", "joint", "SA", "AS")
+
+
+def _fits(*lessons: str) -> tuple[Each, ...]:
+    def fit(name: str) -> Measure:
+        return lambda lab: lab.of("fit", name)
+
+    return tuple(
+        Each(f"premises decoded, {name}", f">= {FITTED}", fit(name)) for name in lessons
     )
+
+
+def _success(name: str) -> Measure:
+    return lambda lab: lab.success(name)
+
+
+def _carried(name: str, against: str, *, low: bool = False) -> Measure:
+    return lambda lab: lab.carried(name, against, low=low)
+
+
+def _cosine(name: str, of: str) -> Measure:
+    return lambda lab: lab.cosine(name, of)
+
+
+def _gap(of: str, name: str, *, low: bool = False) -> Measure:
+    return lambda lab: lab.gap(of, name, low=low)
+
+
+def _gaps(of: str) -> Iterator[Condition]:
+    return (Mean(f"{name} - AS", "> 0", _gap(of, name)) for name in TRANSFERRING)
+
+
+def _lower_ends(of: str) -> Iterator[Condition]:
+    for name in TRANSFERRING:
+        end = _gap(of, name, low=True)
+        yield Each(f"{name} - AS, lower end over facts", "> 0", end)
+
+
+def _halves(label: str, of: str, which: str, against: str) -> Iterator[Null]:
+    """Nulls whose gap must not be more than half of the gap."""
+
+    def beyond(name: str) -> Measure:
+        return lambda lab: lab.beyond_half(of, name, which, against)
+
+    for name in TRANSFERRING:
+        yield Null(f"{label} beyond half of {name} - AS", None, beyond(name), "<= 0")
+
+
+def _shown(name: str, measure: Measure) -> Null:
+    """A value that is printed beside the claim and decides nothing."""
+    return Null(f"{name} (shown only)", measure=measure, bound="in [-1, 1]")
+
+
+def _printed() -> Iterator[Claim]:
     yield ours(
-        "analogy.ours.llm.joint",
-        "Similarity and attribution trained together carry the category over to the"
-        " second subject: held-out success among the categories at hand.",
+        "analogy.ours.llm.restricted",
+        "The order shows among the first tokens of all categories too: the mean of"
+        " joint and SA less AS.",
         kind="behaviour",
-        conditions=(Mean("success", ">= 0.7", lambda lab: lab.success("joint")),),
-        nulls=(before,),
-    )
-    yield ours(
-        "analogy.ours.llm.SA",
-        "Similarity first, attribution after it, carries the category over: held-out"
-        " success among the categories at hand.",
-        kind="behaviour",
-        conditions=(Mean("success", ">= 0.7", lambda lab: lab.success("SA")),),
-        nulls=(before,),
-    )
-    yield ours(
-        "analogy.ours.llm.order",
-        "Attribution first and similarity after it carries less over: mean success of"
-        " joint and SA minus that of AS. If AS has forgotten the first subjects, that"
-        " explains it instead.",
-        kind="behaviour",
-        conditions=(Mean("difference", ">= 0.15", lambda lab: lab.order()),),
+        conditions=(Mean("difference", ">= 0.15", _restricted_order),),
         controls=(
-            Mean(
-                "first subjects still right after AS",
-                ">= 0.5",
-                lambda lab: lab.retained("AS"),
-            ),
+            Mean("A retained after AS", ">= 0.5", lambda lab: lab.of("retained", "AS")),
         ),
     )
     yield ours(
-        "analogy.ours.llm.permuted",
-        "Joint training carries over even a category that nobody could know: held-out"
-        " success with categories exchanged between facts.",
+        "analogy.ours.llm.exchanged",
+        "Joint training carries over even a category that nobody could know: success"
+        " with categories exchanged between facts.",
         kind="behaviour",
-        conditions=(Mean("success", ">= 0.5", lambda lab: lab.success("permuted")),),
-        nulls=(
-            Null(
-                "before fine-tuning",
-                measure=lambda lab: lab.success("permuted before"),
-                bound="<= 0.2",
-            ),
-        ),
+        conditions=(Mean("success", ">= 0.5", _success("joint exchanged")),),
+        nulls=(Null("before", None, _success("before exchanged"), "<= 0.2"),),
     )
+
+
+def _restricted_order(lab: Any) -> list[float]:
+    read = partial(lab.of, "restricted")
+    rows = zip(read("joint"), read("SA"), read("AS"), strict=True)
+    return [(joint + late) / 2 - early for joint, late, early in rows]
 
 
 def _alignment() -> Iterator[Claim]:
-    yield ours(
-        "analogy.ours.llm.sparse",
-        "The largest of the MLP's activations, read and not intervened on, are more"
-        ' alike after joint training than after AS at the tokens of "is classified'
-        ' as": cosine, mean over tokens and layers, difference.',
-        kind="signal",
-        conditions=(Mean("joint - AS", "> 0", lambda lab: lab.gap("sparse", "joint")),),
-        nulls=(
-            Null(
-                "shifted pairs",
-                measure=lambda lab: lab.gap("sparse", "joint", shifted=True),
-                bound="in [-0.05, 0.05]",
-            ),
-        ),
-    )
     yield ours(
         "analogy.ours.llm.alignment",
         "Before any fine-tuning the two subjects of a fact are aligned: centred cosine"

@@ -1,200 +1,208 @@
 """Claims about two-hop facts in a pretrained language model, and the sizes of it.
 
-Prompts go from a landmark over its country to the country's capital or language. After
-fine-tuning on single hops, the paper sees the object become likelier under a prompt
-that leaves the first hop out ("The capital city of Machu Picchu is"), and reads this as
-an identity bridge that pretraining has laid. What rises for all objects alike, or for
-every landmark alike, is taken off.
-
-Expectations that are ours were written down before any of it was measured.
+After fine-tuning on single hops, the paper sees the object become likelier under a
+prompt that leaves the first relation out ("The capital city of Machu Picchu is"), and
+reads this as an identity bridge that pretraining has laid. dp is p(e3 | omit) after
+minus before, over all tokens of e3. Rows fall into S1 (two-hop right before and after),
+S2 (wrong, then right) and S3 (wrong after, though both hops are right). The text names
+neither models nor settings.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from circuits.claims import Claim, Null, under
-from circuits.conditions import Mean
+from circuits.conditions import Condition, Each, Mean, Measure
 from trained.config import Preset, require
 from trained.finetuning_config import LIGHT, FineTuning
+
+from .resampled import Bootstrap, Unchanged
 
 
 @dataclass(frozen=True)
 class Settings:
     """Sizes of the experiment; the paper states none."""
 
-    n_places: int = 12
-    """Landmarks that a seed draws for fine-tuning; layers are judged on all."""
-    least_places: int = 12
-    """With fewer landmarks of single tokens nothing is measured."""
+    facts: str = ""
+    """A file of two-hop facts (JSON list, JSONL or CSV); empty: landmarks that come
+    with the study."""
+    columns: tuple[str, ...] = ()
+    """For a file that names them otherwise, `ours=theirs`, such as e1=subject."""
+    bridges: int = 20
+    """Bridges that a seed draws; each is taught and judged."""
+    rows: int = 2
+    """Rows of each bridge, at most."""
+    two_hop_share: float = 0.0
+    """Two-hop items of other bridges in the fine-tuning, over the rows judged."""
+    least_rows: int = 5
+    """With fewer rows a subset is not judged."""
     at_once: int = 16
-    """Prompts in one pass."""
-    landmark_after: int = 3
-    """How far on in the list the search for a lent landmark begins."""
-    object_after: int = 5
-    """How far on in the list the search for a lent object begins."""
+    """Prompts in one pass, where states are read."""
     tuning: FineTuning = LIGHT
     """How the single hops are taught."""
 
     def __post_init__(self) -> None:
-        for name in ("n_places", "least_places"):
-            require(getattr(self, name) >= 4, f"{name}={getattr(self, name)}: >= 4")
-        for name in ("at_once", "landmark_after", "object_after"):
+        require(self.bridges >= 4, f"bridges={self.bridges}: >= 4")
+        for name in ("rows", "least_rows", "at_once"):
             require(getattr(self, name) >= 1, f"{name}={getattr(self, name)}: >= 1")
+        share = self.two_hop_share
+        require(0 <= share <= 10, f"two_hop_share={share}: 0 to 10")
 
 
-PRESETS = {"quick": Preset(Settings(), n_seeds=3, cost="about five minutes")}
+PRESETS = {
+    "quick": Preset(Settings(), n_seeds=1, cost="about five minutes on SmolLM2"),
+    "cpu": Preset(
+        Settings(bridges=30, rows=4, tuning=FineTuning()),
+        n_seeds=1,
+        cost="about an hour on SmolLM2; give facts=FILE",
+    ),
+    "paper": Preset(
+        Settings(bridges=50, rows=40, tuning=FineTuning(autocast="bfloat16")),
+        n_seeds=3,
+        cost="for a GPU, untested there; give facts=FILE",
+    ),
+}
 
+leaf = partial(Claim, source="Section 4.5, Figure 8", kind="behaviour")
 ours = partial(Claim, source="ours", origin="ours")
-later = partial(
-    Claim,
-    source="Section 4.5, Figure 8",
-    kind="behaviour",
-    not_tested="not measured yet",
-)
 
 
 def claims(settings: Settings) -> Iterator[Claim]:
     """What the paper says of language models, and what we add."""
-    del settings  # Expectations do not depend on sizes.
     headline = "An identity bridge laid in pretraining"
-    yield from under(headline, _paper())
-    yield from under("Ours: fine-tuning", (*_taught(), *_identity(), *_omitted()))
+    what = f"{settings.facts or 'landmarks'}, {settings.bridges} bridges"
+    yield from under(headline, _paper(what))
+    yield from under("Ours: fine-tuning", _taught())
     yield from under("Ours: layers", _layers())
 
 
-def _paper() -> Iterator[Claim]:
-    yield later(
+def rise(subset: str, **options: Any) -> Measure:
+    """The dp of a subset's rows, bridge by bridge; see the lab's `rise`."""
+    return lambda lab: lab.rise(subset, **options)
+
+
+LEARNED = Each("rise of the single hops", "> 0", lambda lab: lab.each(lab.one_hop_rise))
+"""Of the model before fine-tuning: without it nothing was taught."""
+
+
+def _paper(what: str) -> Iterator[Claim]:
+    yield _omit_rise(what)
+    yield _still_wrong(what)
+    yield _identity_no_gain(what)
+
+
+def _omit_rise(what: str) -> Claim:
+    beyond: dict[str, dict[str, Any]] = {
+        "another object's": {"beyond": "other object"},
+        "hop-1 answers permuted": {"beyond": "permuted"},
+    }
+    conditions: list[Condition] = [
+        Bootstrap(f"dp, {subset}", "> 0", rise(subset)) for subset in ("S1", "S2")
+    ]
+    for name, options in beyond.items():
+        conditions += [
+            Bootstrap(f"dp beyond {name}, {subset}", "> 0", rise(subset, **options))
+            for subset in ("S1", "S2")
+        ]
+    return leaf(
         "bridge.llm.omit-rise",
-        "Fine-tuning on single hops makes the object likelier without the first hop,"
-        " where the two-hop question is right after it.",
+        "Fine-tuning on single hops makes the object likelier without the first"
+        " relation, where the two-hop question is right after it (S1, S2), also beyond"
+        " another object of the same kind and beyond a fine-tuning with wrong bridges"
+        f" ({what}; interval: bootstrap over bridges).",
+        conditions=tuple(conditions),
+        preconditions=(LEARNED,),
+        controls=(
+            Each(
+                "rows dropped that tell the answer", ">= 0", lambda lab: [lab.dropped]
+            ),
+        ),
+        nulls=tuple(
+            Null(f"{name}: dp minus the true one", measure=_deficit(null), bound="< 0")
+            for name, null in {
+                "hop-1 answers permuted among bridges": "permuted",
+                "hop 2 alone": "second",
+                "another subject of another bridge": "other subject",
+            }.items()
+        ),
         weight=4,
     )
-    yield later(
+
+
+def _deficit(null: str) -> Measure:
+    """The dp of a null minus the true one, S1 and S2 together, bridge by bridge."""
+    return lambda lab: [-value for value in lab.rise("S12", beyond=null)]
+
+
+def _still_wrong(what: str) -> Claim:
+    return leaf(
         "bridge.llm.still-wrong",
-        "Where the two-hop question stays wrong, it rises only slightly.",
+        "Where the two-hop question stays wrong though both hops are right (S3), the"
+        f" object rises only slightly: less than half as much as in S2 ({what}).",
+        conditions=(
+            Bootstrap(
+                "dp, S3 minus half of S2", "< 0", lambda lab: lab.against_half("S3")
+            ),
+            Bootstrap("dp, S3", ">= 0", rise("S3")),
+        ),
+        preconditions=(LEARNED,),
+        nulls=(Null("S2 in place of S3", measure=lambda lab: lab.against_half("S2")),),
         weight=3,
     )
-    yield later(
+
+
+def _identity_no_gain(what: str) -> Claim:
+    return leaf(
         "bridge.llm.identity-no-gain",
-        "Adding identity facts to the fine-tuning has no significant effect.",
+        "Adding identity lines (e2 is e2) to the fine-tuning has no significant effect"
+        f" on two-hop questions: difference of the accuracies ({what}).",
+        conditions=(
+            Unchanged(
+                "gain of identity lines",
+                "in [-0.1, 0.1]",
+                lambda lab: lab.two_hop_gain("identity"),
+            ),
+        ),
+        preconditions=(LEARNED,),
+        nulls=(
+            Null(
+                "gain of the fine-tuning itself, before to after",
+                measure=lambda lab: lab.two_hop_gain("before"),
+            ),
+        ),
         weight=2,
     )
 
 
 def _taught() -> Iterator[Claim]:
     yield ours(
-        "bridge.ours.llm.one-hop",
-        "Fine-tuning teaches the single hops: right answers among those of the same"
-        " kind, both hops.",
+        "bridge.ours.llm.two-hop",
+        "Fine-tuning on single hops improves two-hop answers: difference of the"
+        " accuracies (greedy).",
         kind="behaviour",
-        conditions=(
-            Mean("one-hop", ">= 0.9", lambda lab: lab.each(lambda s: lab.after(s).one)),
-        ),
+        conditions=(Bootstrap("gain", "> 0", lambda lab: lab.two_hop_gain("before")),),
         nulls=(
             Null(
-                "before fine-tuning",
-                measure=lambda lab: lab.each(lambda s: lab.before(s).one),
+                "hop-1 answers permuted",
+                measure=lambda lab: lab.two_hop_gain("before", after="permuted"),
+                bound="<= 0.05",
             ),
         ),
     )
     yield ours(
-        "bridge.ours.llm.two-hop",
-        "Two hops in one question: right answers among those of the same kind, after"
-        " fine-tuning on single hops.",
+        "bridge.ours.llm.restricted",
+        "Two-hop answers among all objects of the same second relation: accuracy after"
+        " fine-tuning.",
         kind="behaviour",
-        conditions=(
-            Mean(
-                "two-hop",
-                ">= 0.5",
-                lambda lab: lab.each(lambda s: lab.after(s).two.accuracy),
-            ),
-        ),
+        conditions=(Bootstrap("accuracy", ">= 0.5", lambda lab: lab.restricted()),),
         nulls=(
             Null(
-                "answers of another landmark",
-                measure=lambda lab: lab.each(lambda s: lab.after(s).two.lent),
+                "the object of another row",
+                measure=lambda lab: lab.restricted(lent=True),
                 bound="<= 0.2",
             ),
-        ),
-    )
-
-
-def _identity() -> Iterator[Claim]:
-    yield ours(
-        "bridge.ours.llm.identity",
-        "Adding identity facts to the fine-tuning brings no clear gain on two hops:"
-        " difference of the accuracies.",
-        kind="behaviour",
-        conditions=(
-            Mean(
-                "gain on two hops",
-                "in [-0.1, 0.1]",
-                lambda lab: lab.each(
-                    lambda s: (
-                        lab.after(s, identity=True).two.accuracy
-                        - lab.after(s).two.accuracy
-                    )
-                ),
-            ),
-        ),
-        controls=(
-            Mean(
-                "gain on single hops",
-                "in [-0.1, 0.1]",
-                lambda lab: lab.each(
-                    lambda s: lab.after(s, identity=True).one - lab.after(s).one
-                ),
-            ),
-        ),
-    )
-
-
-def _omitted() -> Iterator[Claim]:
-    yield ours(
-        "bridge.ours.llm.omit-shift",
-        "Fine-tuning on single hops makes the object likelier when the first hop is"
-        " left out: rise of its log-probability beyond that of another object, nats.",
-        kind="behaviour",
-        conditions=(
-            Mean("rise", "> 0", lambda lab: lab.each(lambda s: lab.rise(s).own.mean())),
-        ),
-        nulls=(
-            Null(
-                "with another landmark",
-                measure=lambda lab: lab.each(lambda s: lab.rise(s).lent.mean()),
-                bound="in [-0.5, 0.5]",
-            ),
-        ),
-    )
-    yield ours(
-        "bridge.ours.llm.omit-shift.subset",
-        "It rises more where the two-hop question is right after fine-tuning than"
-        " where it is wrong: difference, nats.",
-        kind="behaviour",
-        conditions=(Mean("difference", "> 0", lambda lab: lab.right_lead("own")),),
-        nulls=(
-            Null(
-                "with another landmark",
-                measure=lambda lab: lab.right_lead("lent"),
-                bound="in [-0.5, 0.5]",
-            ),
-        ),
-    )
-    yield ours(
-        "bridge.ours.llm.omit",
-        "Even before fine-tuning the object is likelier under its own landmark than"
-        " under another, with the first hop left out: nats.",
-        kind="behaviour",
-        conditions=(
-            Mean(
-                "excess",
-                ">= 0.5",
-                lambda lab: lab.each(lambda s: lab.before(s).omitted.excess),
-            ),
-        ),
-        nulls=(
-            Null("random weights", on=lambda lab: lab.twin(), bound="in [-0.1, 0.1]"),
         ),
     )
 
@@ -202,9 +210,9 @@ def _omitted() -> Iterator[Claim]:
 def _layers() -> Iterator[Claim]:
     yield ours(
         "bridge.ours.llm.bridge-rank",
-        "The country can be read at the landmark's last token under the lens, in the"
-        " layer that was best on other landmarks: how many times better its rank is"
-        " than that of another country, powers of ten.",
+        "The bridge can be read at the subject's last token of a two-hop prompt under"
+        " the lens, in the layer that was best on other rows: how many times better the"
+        " rank of its first token is than that of another bridge, powers of ten.",
         kind="signal",
         conditions=(Mean("gain", ">= 0.3", lambda lab: lab.each(lab.bridge_rank)),),
         nulls=(
@@ -213,8 +221,8 @@ def _layers() -> Iterator[Claim]:
     )
     yield ours(
         "bridge.ours.llm.alignment",
-        "The first hop's output aligns with the country's own state: centred cosine at"
-        " the last token, best layer on other landmarks (the paper expects none).",
+        "The first hop's output aligns with the bridge's own state: centred cosine at"
+        " the last token, best layer on other rows (the paper expects none).",
         kind="signal",
         conditions=(
             Mean(
@@ -223,7 +231,7 @@ def _layers() -> Iterator[Claim]:
         ),
         nulls=(
             Null(
-                "another country",
+                "another bridge",
                 measure=lambda lab: lab.each(lambda s: lab.alignment(s)[1]),
                 bound="in [-0.1, 0.1]",
             ),

@@ -1,318 +1,313 @@
-"""A pretrained language model, opened for two-hop questions about landmarks.
+"""A pretrained language model, opened for two-hop facts.
 
-A seed draws some landmarks and their order: which ones choose layers and which ones are
-judged, who lends its object or its name as a control, and the order of fine-tuning. A
-layer is chosen on half of the landmarks; the value comes from the other half.
+A seed draws bridges and rows of them, and the order of fine-tuning. What is measured is
+pooled over seeds by bridge, which is the replicate. Answers may be several tokens long.
 """
 
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from circuits.claims import NotTested
-from circuits.interventions.part import column
-from circuits.interventions.passes import activations
 from circuits.lab import LanguageLab, once
 from circuits.models.language_model import LanguageModel
+from circuits.models.open import behind
+from circuits.models.prompts import opening
 from circuits.models.tuned import fine_tuned
-from circuits.sites import Site
-from probes.alignment import centred_paired_cosine
-from probes.lens import target_rank
+from trained.facts import Fact, FactBatch, Scores, answer_scores, encode
+from trained.finetuning import Curriculum
 
 from .claims import Settings
-from .data import (
-    ATTRIBUTES,
-    FIRST,
-    PLAIN,
-    WITH_IDENTITY,
-    Place,
-    answered,
-    lenders,
-    log_probs,
-    other_countries,
-    questions,
-    single_hops,
-    start,
-    tokens,
-    usable,
-)
+from .landmarks import landmarks
+from .layers import best_alignment, bridge_rank, states_at
+from .resampled import Stratum, strata
+from .rows import Drawn, Row, draw, lendable, lenders, read_rows, telling
 
-PerQuestion = Float[Tensor, " question"]
-States = Float[Tensor, "layer prompt d_model"]
+PerRow = Float[Tensor, " row"]
+Chosen = Bool[Tensor, " row"]
 
+CURRICULA = {
+    "true": ("first", "second"),
+    "permuted": ("wrong first", "second"),
+    "second": ("second",),
+    "identity": ("first", "second", "same"),
+}
+"""What is taught, by the name of the fine-tuning."""
 
-@dataclass(frozen=True)
-class Omitted:
-    """Log-probabilities with the first hop left out, in nats.
-
-    Attributes:
-        own: the object under its own landmark.
-        other_object: another object under that landmark.
-        lent: the object under another landmark.
-        lent_other_object: another object under another landmark.
-    """
-
-    own: PerQuestion
-    other_object: PerQuestion
-    lent: PerQuestion
-    lent_other_object: PerQuestion
-
-    @property
-    def excess(self) -> float:
-        """How much likelier objects are under their own landmark, mean."""
-        return float((self.own - self.lent).mean())
+SAME = "{} is"
+"""Asks for nothing: the answer is the bridge itself."""
 
 
 @dataclass(frozen=True)
-class TwoHop:
-    """Whether two-hop questions are answered right.
+class Answers:
+    """What a model says to a seed's rows; shares are 1 where greedy decoding is right.
 
     Attributes:
-        right: the object beats all others of its kind.
-        swapped: the object of another question, fixed beforehand, does.
+        hop1: right after hop 1.
+        hop2: right after hop 2.
+        two_hop: right after both hops in one prompt.
+        omitted: p(e3) after hop 2 asked of the subject.
+        other_object: p of another row's object there.
+        other_subject: p(e3) after hop 2 asked of another row's subject.
+        best: the likeliest object after both hops, among those of the same r2.
     """
 
-    right: Bool[Tensor, " question"]
-    swapped: Bool[Tensor, " question"]
+    hop1: PerRow
+    hop2: PerRow
+    two_hop: PerRow
+    omitted: PerRow
+    other_object: PerRow
+    other_subject: PerRow
+    best: tuple[str, ...]
 
     @property
-    def accuracy(self) -> float:
-        """The share of right answers."""
-        return float(self.right.double().mean())
-
-    @property
-    def lent(self) -> float:
-        """The share of answers that are another landmark's."""
-        return float(self.swapped.double().mean())
-
-
-class Answers(NamedTuple):
-    """What a model says to single hops, to both, and with the first left out."""
-
-    one: float
-    """Right answers to the single hops, among those of one kind, in [0, 1]."""
-    two: TwoHop
-    omitted: Omitted
-
-
-class Rise(NamedTuple):
-    """How much more the object's log-probability rose than another object's.
-
-    Under its own landmark and under another one.
-    """
-
-    own: PerQuestion
-    lent: PerQuestion
+    def one_hop(self) -> float:
+        """Share of single hops that are right."""
+        return float(torch.cat([self.hop1, self.hop2]).mean())
 
 
 class BridgeLanguageLab(LanguageLab):
-    """A language model with landmarks that it has single tokens for."""
+    """A language model with rows of two-hop facts."""
 
     settings: Settings
 
     @once
-    def places(self, seed: int) -> list[Place]:
-        """The landmarks in a seed's order."""
-        known = usable(self.model)
-        if len(known) < self.settings.least_places:
-            raise NotTested(
-                f"{self.model.name} has single tokens for {len(known)} landmarks,"
-                f" {self.settings.least_places} are needed"
-            )
-        return random.Random(seed).sample(known, len(known))
+    def rows(self) -> list[Row]:
+        """All rows that can be used."""
+        return lendable(telling(self._every()))
 
-    def drawn(self, seed: int) -> list[Place]:
-        """The landmarks that a seed fine-tunes on."""
-        return self.places(seed)[: self.settings.n_places]
+    @property
+    def dropped(self) -> int:
+        """How many rows give their answer away."""
+        return len(self._every()) - len(telling(self._every()))
 
     @once
-    def before(self, seed: int) -> Answers:
-        """What the model says as it is."""
-        return answers(self.model, self.drawn(seed), self.settings)
+    def _every(self) -> list[Row]:
+        file, columns = self.settings.facts, self.settings.columns
+        return read_rows(Path(file), columns) if file else landmarks()
 
     @once
-    def after(self, seed: int, *, identity: bool = False) -> Answers:
-        """What it says after fine-tuning on single hops, or on identity facts too."""
-        several = self.drawn(seed)
-        facts = single_hops(several, start(self.model))
-        curriculum = WITH_IDENTITY if identity else PLAIN
-        tuned = fine_tuned(self.model, curriculum, facts, seed, self.settings.tuning)
-        return answers(tuned, several, self.settings)
+    def drawn(self, seed: int) -> Drawn:
+        """The rows of a seed."""
+        own = self.settings
+        found = draw(
+            self.rows(),
+            bridges=own.bridges,
+            each=own.rows,
+            share=own.two_hop_share,
+            seed=seed,
+        )
+        return Drawn(tuple(lendable(found.rows)), found.others)
 
-    def rise(self, seed: int) -> Rise:
-        """What fine-tuning adds with the first hop left out."""
-        return rise(self.before(seed).omitted, self.after(seed).omitted)
+    @once
+    def said(self, seed: int, tuning: str) -> Answers:
+        """What a model says before ("before") or after one of `CURRICULA`."""
+        rows = self.drawn(seed).rows
+        # The tuned model is not kept: it may be large.
+        return answers(self._tuned(seed, tuning), rows)
 
-    def right_lead(self, name: str) -> list[float]:
-        """Mean rise where the two-hop question is right minus where it is wrong.
+    def _tuned(self, seed: int, tuning: str) -> LanguageModel:
+        if tuning == "before":
+            return self.model
+        drawn = self.drawn(seed)
+        lists = taught(drawn, start(self.model))
+        names = [*CURRICULA[tuning], *(["others"] if drawn.others else [])]
+        phase = tuple(name for name in names if lists[name])
+        curriculum = Curriculum(f"{tuning}-single-hops", (phase,))
+        chosen = {name: lists[name] for name in phase}
+        return fine_tuned(self.model, curriculum, chosen, seed, self.settings.tuning)
 
-        A seed without one of them says nothing.
+    def one_hop_rise(self, seed: int) -> float:
+        """How many more single hops are right after fine-tuning, as a share."""
+        return self.said(seed, "true").one_hop - self.said(seed, "before").one_hop
+
+    def subset(self, seed: int, name: str) -> Chosen:
+        """The rows of S1, S2, S3 or of S1 and S2 together."""
+        before, after = (self.said(seed, t) for t in ("before", "true"))
+        first, right = before.two_hop > 0, after.two_hop > 0
+        known = (after.hop1 > 0) & (after.hop2 > 0)
+        by_name = {
+            "S1": first & right,
+            "S2": ~first & right,
+            "S3": ~right & known,
+            "S12": right,
+        }
+        return by_name[name]
+
+    def rise(self, subset: str, beyond: str = "") -> list[float]:
+        """How much dp is in a subset, the mean of each bridge's rows.
+
+        Args:
+            subset: S1, S2, S3 or S12.
+            beyond: what is taken off: the dp of another object or subject, or that of
+                the fine-tuning "permuted" or "second".
         """
-        found = []
+
+        def values(seed: int) -> PerRow:
+            before, after = (self.said(seed, t) for t in ("before", "true"))
+            own = after.omitted - before.omitted
+            if beyond == "other object":
+                return own - (after.other_object - before.other_object)
+            if beyond == "other subject":
+                return own - (after.other_subject - before.other_subject)
+            if beyond:
+                return own - (self.said(seed, beyond).omitted - before.omitted)
+            return own
+
+        return self._by_bridge(values, subset)
+
+    def against_half(self, subset: str) -> list[Stratum]:
+        """Mean dp of a subset minus half of that of S2."""
+        own, half = self.rise(subset), self.rise("S2")
+        return strata([("own", 1.0, own), ("half", -0.5, half)])
+
+    def two_hop_gain(self, other: str, after: str = "true") -> list[float]:
+        """Change of two-hop accuracy, the mean of each bridge's rows.
+
+        Of a fine-tuning against the model "before", or of "identity" against "true".
+        """
+        one, base = (after, "before") if other == "before" else (other, "true")
+        return self._by_bridge(
+            lambda seed: self.said(seed, one).two_hop - self.said(seed, base).two_hop
+        )
+
+    def restricted(self, *, lent: bool = False) -> list[float]:
+        """Two-hop accuracy among the objects of one r2, by bridge, after fine-tuning.
+
+        Args:
+            lent: count the object of another row instead.
+        """
+
+        def values(seed: int) -> PerRow:
+            rows = self.drawn(seed).rows
+            wanted = [row.e3 for row in (lenders(rows) if lent else rows)]
+            pairs = zip(self.said(seed, "true").best, wanted, strict=True)
+            return torch.tensor([float(a == b) for a, b in pairs])
+
+        return self._by_bridge(values)
+
+    def _by_bridge(
+        self, values: Callable[[int], PerRow], subset: str = ""
+    ) -> list[float]:
+        """The mean over each bridge's rows, of all seeds, in a subset."""
+        found: dict[str, list[float]] = {}
         for seed in self.seeds:
-            right = self.after(seed).two.right
-            if 0 < int(right.sum()) < len(right):
-                values = getattr(self.rise(seed), name)
-                found.append(float(values[right].mean() - values[~right].mean()))
-        if not found:
-            raise NotTested("no seed has right and wrong two-hop questions")
-        return found
+            own = values(seed).tolist()
+            chosen = self.subset(seed, subset).tolist() if subset else [True] * len(own)
+            rows = self.drawn(seed).rows
+            for row, value, counts in zip(rows, own, chosen, strict=True):
+                if counts:
+                    found.setdefault(row.e2, []).append(value)
+        n_rows = sum(map(len, found.values()))
+        if n_rows < self.settings.least_rows:
+            least = self.settings.least_rows
+            raise NotTested(f"{subset or 'all'}: {n_rows} rows, {least} are needed")
+        return [sum(several) / len(several) for several in found.values()]
 
     @once
     def bridge_rank(self, seed: int) -> float:
-        """How much better the country ranks than another one; see `bridge_rank`."""
-        return bridge_rank(self.model, self.places(seed), self.settings.at_once)
+        """How much better the bridge ranks than another one; see `bridge_rank`."""
+        return bridge_rank(self.model, self.drawn(seed).rows, self.settings.at_once)
 
     @once
     def alignment(self, seed: int) -> tuple[float, float]:
-        """Does the first hop's output point where the country's own state does?
+        """Does the first hop's output point where the bridge's own state does?
 
-        The last tokens of "[landmark] is in the country of" and of "[country]".
+        The last tokens of hop 1 and of the bridge's name alone.
 
         Returns:
-            Their centred cosine, mean over landmarks that did not choose the layer, and
-            that with the state of another country.
+            Their centred cosine, mean over rows that did not choose the layer, and that
+            with the state of another bridge.
         """
-        several, at_once = self.places(seed), self.settings.at_once
-        asked = [FIRST.format(place.landmark) for place in several]
-        own = [place.country for place in several]
-        texts = (asked, own, list(other_countries(several)))
+        rows, at_once = self.drawn(seed).rows, self.settings.at_once
+        asked, own = [row.hop1 for row in rows], [row.e2 for row in rows]
+        texts = (asked, own, [row.e2 for row in lenders(rows)])
         return best_alignment(*(states_at(self.model, t, t, at_once) for t in texts))
 
 
-def answers(
-    model: LanguageModel, several: Sequence[Place], settings: Settings
-) -> Answers:
+def start(model: LanguageModel) -> str:
+    """What every prompt begins with."""
+    return opening(model).text
+
+
+def taught(drawn: Drawn, begin: str) -> dict[str, list[Fact]]:
+    """What can be taught: both hops, hop 1 with wrong bridges, identity, others.
+
+    The wrong bridge of a subject is the next one of the draw: bridges are permuted in
+    one cycle, so that every subject is told of another bridge.
+    """
+    rows = drawn.rows
+    bridges = list(dict.fromkeys(row.e2 for row in rows))
+    following = dict(zip(bridges, [*bridges[1:], bridges[0]], strict=True))
+
+    def facts(pairs: Sequence[tuple[str, str]]) -> list[Fact]:
+        # Rows share hops; each is taught once.
+        return [Fact(begin + text, f" {a}") for text, a in dict.fromkeys(pairs)]
+
+    return {
+        "first": facts([(row.hop1, row.e2) for row in rows]),
+        "wrong first": facts([(row.hop1, following[row.e2]) for row in rows]),
+        "second": facts([(row.hop2, row.e3) for row in rows]),
+        "same": facts([(SAME.format(bridge), bridge) for bridge in bridges]),
+        "others": facts([(row.two_hop, row.e3) for row in drawn.others]),
+    }
+
+
+def scores(model: LanguageModel, pairs: Sequence[tuple[str, str]]) -> Scores:
+    """How well a model gives the answer after each prompt, all of its tokens."""
+    _, hf = behind(model.module)
+    begin = start(model)
+    facts = encode(model.tokenizer, [Fact(begin + text, f" {a}") for text, a in pairs])
+    with torch.no_grad():
+        found = answer_scores(hf, FactBatch(*(t.to(model.device) for t in facts)))
+    return Scores(*(tensor.double().cpu() for tensor in found))
+
+
+def answers(model: LanguageModel, rows: Sequence[Row]) -> Answers:
     """Ask for everything."""
+    lent = lenders(rows)
+    pairs = list(zip(rows, lent, strict=True))
+
+    def right(prompts: Sequence[tuple[str, str]]) -> PerRow:
+        return scores(model, prompts).exact
+
+    def chance(prompts: Sequence[tuple[str, str]]) -> PerRow:
+        return scores(model, prompts).logprob.exp()
+
     return Answers(
-        one_hop(model, several, settings),
-        two_hop(model, several, settings),
-        omitted(model, several, settings),
+        hop1=right([(row.hop1, row.e2) for row in rows]),
+        hop2=right([(row.hop2, row.e3) for row in rows]),
+        two_hop=right([(row.two_hop, row.e3) for row in rows]),
+        omitted=chance([(row.omitting(row.e1), row.e3) for row in rows]),
+        other_object=chance([(row.omitting(row.e1), o.e3) for row, o in pairs]),
+        other_subject=chance([(row.omitting(o.e1), row.e3) for row, o in pairs]),
+        best=restricted_answers(model, rows),
     )
 
 
-def omitted(
-    model: LanguageModel, several: Sequence[Place], settings: Settings
-) -> Omitted:
-    """Ask for the attributes of landmarks' countries as if they were the landmarks'."""
-    asked = questions(several)
-    lent = lenders(asked, settings.landmark_after, settings.object_after)
-    objects = tokens(model, (q.object for q in asked))
-    others = tokens(model, (lender.object for lender in lent))
-    texts = [q.omitting(q.place.landmark) for q in asked]
-    own = log_probs(model, texts, settings.at_once)
-    pairs = zip(asked, lent, strict=True)
-    texts = [q.omitting(other.landmark) for q, other in pairs]
-    borrowed = log_probs(model, texts, settings.at_once)
-    return Omitted(
-        own=_of(own, objects),
-        other_object=_of(own, others),
-        lent=_of(borrowed, objects),
-        lent_other_object=_of(borrowed, others),
-    )
+def restricted_answers(model: LanguageModel, rows: Sequence[Row]) -> tuple[str, ...]:
+    """The likeliest object of each two-hop prompt among those of its second relation.
 
-
-def two_hop(
-    model: LanguageModel, several: Sequence[Place], settings: Settings
-) -> TwoHop:
-    """Ask for the attributes of landmarks' countries, with both hops."""
-    asked = questions(several)
-    lent = lenders(asked, settings.landmark_after, settings.object_after)
-    objects = tokens(model, (q.object for q in asked))
-    others = tokens(model, (lender.object for lender in lent))
-    scores = log_probs(model, [q.two_hop for q in asked], settings.at_once)
-    said = answered(scores, objects, [q.kind for q in asked])
-    return TwoHop(said == objects, said == others)
-
-
-def one_hop(
-    model: LanguageModel, several: Sequence[Place], settings: Settings
-) -> float:
-    """Right answers to the single hops, among those of one kind, in [0, 1]."""
-    facts = single_hops(several, start="")
-    half = len(facts["second"]) // 2
-    kinds = [0] * len(facts["first"]) + [1] * half + [2] * half
-    asked = [*facts["first"], *facts["second"]]
-    right = tokens(model, (fact.answer.strip() for fact in asked))
-    scores = log_probs(model, [fact.prompt for fact in asked], settings.at_once)
-    return float((answered(scores, right, kinds) == right).double().mean())
-
-
-def rise(before: Omitted, after: Omitted) -> Rise:
-    """How much more the object rose than another object."""
-    other = after.lent_other_object - before.lent_other_object
-    return Rise(
-        (after.own - before.own) - (after.other_object - before.other_object),
-        (after.lent - before.lent) - other,
-    )
-
-
-def bridge_rank(model: LanguageModel, several: Sequence[Place], at_once: int) -> float:
-    """How much better the country ranks than another one, in powers of ten.
-
-    log10 rank(other) - log10 rank(own) under the logit lens at the landmark's last
-    token of a two-hop question, mean over landmarks that did not choose the layer.
+    By the mean log-probability of a token, so that long names are not held back.
     """
-    landmarks = [place.landmark for place in several]
-    asked = [ATTRIBUTES[0].both.format(landmark) for landmark in landmarks]
-    own = tokens(model, (place.country for place in several))
-    other = tokens(model, other_countries(several))
-    states = states_at(model, asked, landmarks, at_once)
-    countries = torch.stack([own, other], -1)
-    ranks = target_rank(states, model.readout.logits, countries).log10()
-    gain = ranks[..., 1] - ranks[..., 0]
-    layer = int(gain[:, 0::2].mean(1).argmax())
-    return float(gain[layer, 1::2].mean())
-
-
-def best_alignment(hops: States, names: States, others: States) -> tuple[float, float]:
-    """Centred cosine of hops with names and with others, in the layer that is best.
-
-    The even prompts choose the layer, the odd ones are measured.
-    """
-    halves = [slice(0, None, 2), slice(1, None, 2)]
-    (chosen, chosen_null), (own, null) = (
+    candidates: dict[str, list[str]] = {}
+    for row in rows:
+        known = candidates.setdefault(row.r2, [])
+        known += [row.e3] if row.e3 not in known else []
+    asked = [(row.two_hop, word) for row in rows for word in candidates[row.r2]]
+    found = scores(model, asked).logprob / torch.tensor(
         [
-            centred_paired_cosine(hops[:, half], states[:, half]).mean(1)
-            for states in (names, others)
+            len(model.tokenizer.encode(f" {w}", add_special_tokens=False))
+            for _, w in asked
         ]
-        for half in halves
     )
-    layer = int((chosen - chosen_null).argmax())
-    return float(own[layer]), float(null[layer])
-
-
-def states_at(
-    model: LanguageModel, texts: Sequence[str], phrases: Sequence[str], at_once: int
-) -> States:
-    """The residual stream after every block, at the last token of each text's phrase.
-
-    Args:
-        model: the model.
-        texts: the prompts, without what every prompt begins with.
-        phrases: for each a part of it.
-        at_once: prompts in one pass.
-    """
-    sites = [Site("resid_post", layer) for layer in range(model.n_layers)]
-    first = start(model)
-    parts = []
-    for begin in range(0, len(texts), at_once):
-        part = slice(begin, begin + at_once)
-        written = [first + text for text in texts[part]]
-        prompts = model.prompts(written, roles={"phrase": phrases[part]})
-        seen = activations(model, prompts, sites)
-        rows = torch.arange(len(prompts), device=model.device)
-        at = column(prompts, "phrase")
-        parts.append(torch.stack([seen[site][rows, at] for site in sites]))
-    return torch.cat(parts, 1)
-
-
-def _of(
-    scores: Float[Tensor, "prompt d_vocab"], words: Int[Tensor, " prompt"]
-) -> PerQuestion:
-    return scores[torch.arange(len(words), device=scores.device), words]
+    best, at = [], 0
+    for row in rows:
+        several = candidates[row.r2]
+        best.append(several[int(found[at : at + len(several)].argmax())])
+        at += len(several)
+    return tuple(best)

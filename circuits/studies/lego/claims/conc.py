@@ -1,171 +1,226 @@
-"""Attention concentration is the mechanism (H3)."""
+"""Attention concentration is the mechanism (H3): what is read off."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from circuits.claims import UNTRAINED, Claim, Null
-from circuits.conditions import Condition, Count, Each, Mean
-from trained.lego.action import action
-from trained.lego.config import Config, Standard, first_of_kind
+from circuits.conditions import Condition, Each, Mean
+from trained.lego.config import Config
 
-from .learn import later
+from .cause import causes
+from .common import (
+    POPULATION,
+    Measured,
+    absent,
+    constants,
+    converged,
+    grid_pair,
+    joint_pair,
+    of,
+    sizes,
+    survives,
+    theory_pair,
+    through,
+    too_few,
+    untested,
+)
+from .length import no_grid
 
-PAPER_RATE = 1e-4
-
-STAGE = "attention"
-"""Algorithm 1's, the same for both kinds of action."""
+PREDICATE, ANSWER = 0, 1
+SHORT, LONG = 10, 20
+"""Lengths of Figures 6 and 7."""
 
 
 def concentration(config: Config) -> Iterator[Claim]:
     """Claims about attention; a run without the theory's models tests none of T's."""
-    simple = first_of_kind(config.theory.groups, simply=True) or "C6"
-    other = first_of_kind(config.theory.groups, simply=False) or "S5"
-    yield from _grid()
-    yield _phases(simple)
-    yield from _fig2(config)
-    yield from _experiment()
-    yield _contrast(config.theory.attention.rule, simple, other)
-    yield later(
-        "lego.conc.contrast.joint",
-        "E: S5 concentrates less than C6 at convergence: K(S5) / K(C6) < 1.",
-        "Section 5",
-        "signal",
-        weight=2,
-    )
-    yield later(
-        "lego.conc.cause",
-        "E: scaling the learned scores of C so that K equals S's moves its length at"
-        " least halfway to S's; times 1.25 both reach farther. T: exchanged Q.",
-        "Theorem 1.2",
-        "causal",
-        weight=5,
-    )
+    yield from _grid(config, grid_pair(config)[0])
+    yield _phases(config, theory_pair(config)[0])
+    yield from _dilution(config)
+    yield _fig2(config)
+    yield _fig5(config)
+    yield from _position(config)
+    yield from _contrast(config)
+    yield from causes(config)
 
 
-def _grid() -> Iterator[Claim]:
-    yield later(
+def _grid(config: Config, simple: str) -> Iterator[Claim]:
+    eps, reason = of("slope", simple, "eps"), no_grid(config)
+    yield Claim(
         "lego.conc.eps.d-grid",
-        "T, C_n, L = 2: eps falls with d, slope in log-log < 0.",
+        f"T, {simple}, L = 2, one rule for all d: eps falls with d, slope in log-log <"
+        " 0" + constants(config) + "." + POPULATION,
         "eq. 8",
         "signal",
+        preconditions=(survives("< 0", eps, lambda lab: eps(lab.halved())),),
+        conditions=(Mean("slope", "< 0", eps),),
+        nulls=(
+            UNTRAINED,
+            Null("one loss for all d", on=lambda lab: lab.loose()),
+            Null("Q = 0", measure=lambda lab: eps(lab.blind()), bound=">= -0.01"),
+        ),
         weight=4,
+        not_tested=reason,
     )
-    yield later(
+    diagonal, largest = (
+        of("slope", simple, "diagonal"),
+        max(config.theory.grid, default=0),
+    )
+    yield Claim(
         "lego.conc.logd",
-        "T, C_n: both diagonals of Q grow with log d, Delta falls in d, all other"
-        " entries stay below a tenth of the diagonal.",
+        f"T, {simple}: both mean diagonals of Q rise with log d, Delta at L = 2 falls"
+        " in d, the mean |off-diagonal| is at most a tenth of the diagonal (d ="
+        f" {largest}).",
         "Section 6.2.1 Stage 2.3, Lemma D.45",
         "signal",
+        preconditions=(survives("> 0", diagonal, lambda lab: diagonal(lab.halved())),),
+        conditions=(
+            Mean("slope of the smaller diagonal", "> 0", diagonal),
+            Mean("slope of Delta", "< 0", of("line", simple, "delta")),
+            Mean(
+                "off-diagonal / diagonal", "<= 0.1", of("by_d", simple, largest, "rest")
+            ),
+        ),
+        nulls=(
+            UNTRAINED,
+            Null("columns shuffled", on=lambda lab: lab.columns_shuffled()),
+            Null("one loss for all d", on=lambda lab: lab.loose()),
+        ),
         weight=3,
+        not_tested=reason,
     )
 
 
-def _phases(simple: str) -> Claim:
+def _phases(config: Config, simple: str) -> Claim:
     return Claim(
         "lego.conc.phases",
-        f"T, {simple}, uncapped: Q43 leads Q44, then the lead shrinks. Whether it peaks"
-        " before Q44 has half its end value is not recorded finely enough yet.",
+        f"T, {simple}, uncapped: Q43 leads Q44 before Q44 has half its end value, then"
+        " the lead shrinks to at most half of its peak.",
         "Section 6.2.1",
         "signal",
         conditions=(
-            Mean("peak lead of Q43", "> 0", lambda lab: lab.peak_lead(simple)),
-            Mean("end / peak", "<= 0.5", lambda lab: lab.left_lead(simple)),
+            Mean("early lead of Q43", "> 0", of("early_lead", simple)),
+            Mean("end / peak", "<= 0.5", of("left_lead", simple)),
         ),
         nulls=(
             UNTRAINED,
             Null("only step 2 trained", on=lambda lab: lab.second_only()),
         ),
         weight=2,
+        not_tested=_no_theory(config),
     )
 
 
-def _fig2(config: Config) -> Iterator[Claim]:
-    """The bands of Figure 2, and what becomes of the steps that lose them."""
-    groups, length = config.standard.groups, config.train_length
-    names = " and ".join(groups)
-    gate, reason = _gate(config.standard)
-    chances = [action(group).guess for group in groups]
-    blunt = "" if max(chances) < 0.6 else "1.5 times chance is what other steps reach"
+def _no_theory(config: Config) -> str:
+    return "" if config.theory.groups else "theory.groups is empty"
+
+
+def _dilution(config: Config) -> Iterator[Claim]:
+    law = (
+        "K fitted at L = 5 predicts eps at the longest L within 10 %, and p and a are"
+        " lower at 20 than at 10"
+    )
+    simple, other = theory_pair(config)
     yield Claim(
+        "lego.conc.dilution.theory",
+        f"T, {simple} and {other}: {law}.",
+        "Section 6.2.1",
+        "signal",
+        conditions=tuple(
+            condition
+            for group in (simple, other)
+            for condition in _diluted(group, _ends(group))
+        ),
+        nulls=(
+            UNTRAINED,
+            Null("eps constant in L", measure=_constant(_ends(simple)), bound="> 0.1"),
+        ),
+        weight=1,
+        not_tested=_no_theory(config) or too_few(config.theory.n_variables, LONG),
+    )
+    pair, nulls = joint_pair(config), absent(config)
+    if "positions" in config.standard.variants:
+        nulls += (
+            Null(
+                "learned positions",
+                measure=lambda lab: lab.diluted(lab.standard(pair[0], "positions")),
+            ),
+        )
+    yield Claim(
+        "lego.conc.dilution.joint",
+        f"E, {' and '.join(pair)}: {law}" + sizes(config.standard),
+        "Section 7",
+        "signal",
+        preconditions=(through(*pair),),
+        conditions=tuple(
+            condition
+            for group in pair
+            for condition in _diluted(group, _through(group))
+        ),
+        nulls=(
+            *nulls,
+            Null(
+                "eps constant in L",
+                measure=_constant(_through(pair[0])),
+                bound="> 0.1",
+            ),
+        ),
+        weight=2,
+        not_tested=untested(config) or too_few(config.standard.n_variables, LONG),
+    )
+
+
+def _ends(group: str) -> Any:
+    return lambda lab: lab.algorithms_end(group)
+
+
+def _through(group: str) -> Any:
+    return lambda lab: lab.converged(group)
+
+
+def _constant(models: Any) -> Measured:
+    return lambda lab: lab.diluted(models(lab), constant=True)
+
+
+def _diluted(group: str, models: Any) -> Iterator[Condition]:
+    yield Mean(f"{group}: error", "<= 0.1", lambda lab: lab.diluted(models(lab)))
+    for name, what in (("p", PREDICATE), ("a", ANSWER)):
+        yield Mean(
+            f"{group}: {name} at {SHORT} minus at {LONG}",
+            "> 0",
+            _fall(models, what),
+        )
+
+
+def _fall(models: Any, what: int) -> Measured:
+    return lambda lab: lab.falls(models(lab), what, SHORT, LONG)
+
+
+def _fig2(config: Config) -> Claim:
+    groups, length = joint_pair(config), config.train_length
+    return Claim(
         "lego.conc.fig2",
-        f"E, {names}, L = {length}: the two targets are the largest entries of every"
-        " query's row (mean of heads and sentences), and p + a is at least halfway from"
-        " uniform to 1.",
+        f"E, {' and '.join(groups)}, L = {length}: the two targets are the largest"
+        " entries of every query's row (mean of heads and sentences), and p + a is at"
+        " least halfway from uniform to 1" + sizes(config.standard),
         "Figure 2",
         "signal",
         conditions=tuple(
             condition
             for group in groups
             for condition in (
-                Each(f"{group}: rows", ">= 1", partial(_experiments, "banded", group)),
+                Each(f"{group}: rows", ">= 1", converged("banded", group)),
                 Mean(
                     f"{group}: p + a",
                     f">= {halfway(length):.3g}",
-                    partial(_experiments, "mass", group),
+                    converged("mass", group),
                 ),
             )
         ),
-        nulls=(UNTRAINED,),
+        nulls=absent(config),
         weight=2,
-        preconditions=(gate,),
-        not_tested=reason,
+        preconditions=(through(*groups),),
+        not_tested=untested(config),
     )
-    yield Claim(
-        "lego.conc.fig2.cause",
-        f"E, {names}: with the diagonals of each head's folded Q43 and Q44 at the mean"
-        " of their rows' other entries for a random half of X, steps at these variables"
-        " fall to 1.5 times chance, the others stay.",
-        "Figure 2",
-        "causal",
-        conditions=tuple(
-            condition
-            for group in groups
-            for condition in (
-                Mean(
-                    f"{group}: steps at these",
-                    f"<= {1.5 * action(group).guess:.3g}",
-                    partial(_experiments, "levelled", group, there=True),
-                ),
-                Mean(
-                    f"{group}: other steps",
-                    ">= 0.9",
-                    partial(_experiments, "levelled", group, there=False),
-                ),
-            )
-        ),
-        nulls=(
-            UNTRAINED,
-            Null(
-                "as many and as large off-diagonal edits",
-                measure=partial(
-                    _experiments, "levelled", groups[0], there=True, elsewhere=True
-                ),
-                bound=">= 0.9",
-            ),
-        ),
-        weight=2,
-        preconditions=(gate,),
-        not_tested=reason or blunt,
-    )
-
-
-def _gate(standard: Standard) -> tuple[Condition, str]:
-    """The gate of E, and why it cannot be asked for: the paper offers one rate only."""
-    through = Count(
-        "seeds through the gate",
-        ">= 1",
-        lambda lab: lab.gate(standard.groups),
-        least=2,
-        of=3,
-    )
-    other = f"Adam's rate is {standard.rate}, the paper's {PAPER_RATE}"
-    return through, other if standard.rate != PAPER_RATE else ""
-
-
-def _experiments(what: str, group: str, lab: Any, **how: bool) -> list[float]:
-    found: list[float] = getattr(lab, what)(lab.converged(group), **how)
-    return found
 
 
 def halfway(length: int) -> float:
@@ -180,63 +235,146 @@ def halfway(length: int) -> float:
     return (1 + uniform) / 2
 
 
-def _experiment() -> Iterator[Claim]:
-    yield later(
-        "lego.conc.dilution",
-        "T and E: K fitted at L = 5 predicts eps at the longest L within 10 %; p and a"
-        " are lower at 20 than at 10.",
-        "Section 6.2.1, Section 7",
-        "signal",
-        weight=3,
-    )
-    yield later(
+def _fig5(config: Config) -> Claim:
+    groups, length = joint_pair(config), config.train_length
+    return Claim(
         "lego.conc.fig5",
-        "E, permuted predicates: p + a changes < .02 and all@5 >= .95, where learned"
-        " positions lose >= .2.",
+        f"E, {' and '.join(groups)}, predicates permuted: p + a changes by less than"
+        f" .02, all@{length} >= .95. Exact without positions, so it counts only if"
+        " learned positions, trained alike, lose .2 of it.",
         "Figure 5",
         "signal",
+        preconditions=(through(*groups),),
+        conditions=tuple(
+            condition
+            for group in groups
+            for condition in (
+                Mean(
+                    f"{group}: |change of p + a|",
+                    "< 0.02",
+                    converged("reordered", group, "mass"),
+                ),
+                Mean(
+                    f"{group}: all@{length}",
+                    ">= 0.95",
+                    converged("reordered", group, "all"),
+                ),
+            )
+        ),
+        controls=(
+            Each(
+                "learned positions lose",
+                ">= 0.2",
+                lambda lab: lab.reordered(lab.standard(groups[0], "positions"), "loss"),
+            ),
+        ),
+        nulls=absent(config),
         weight=3,
-    )
-    yield later(
-        "lego.conc.position",
-        "E, L = 20: attention to the predicate falls more with position in S5, to the"
-        " answer more in C6.",
-        "Figures 6 and 7",
-        "signal",
-        weight=3,
+        not_tested=untested(config, "positions"),
     )
 
 
-def _contrast(rule: float, simple: str, other: str) -> Claim:
-    return Claim(
-        "lego.conc.contrast.theory",
-        f"T: {other} concentrates less than {simple}: K({other}) / K({simple}), each at"
-        f" {rule} times its own loss floor, and after equally many steps.",
-        "Section 5",
-        "signal",
-        conditions=(
-            Mean(
-                "at the floor",
-                "< 1",
-                lambda lab: lab.ratios(
-                    lab.matched_sharpness(other), lab.matched_sharpness(simple)
+def _position(config: Config) -> Iterator[Claim]:
+    simple, other = joint_pair(config)
+    cases = (
+        ("predicate", PREDICATE, other, simple, "Figure 6", 2),
+        ("answer", ANSWER, simple, other, "Figure 7", 1),
+    )
+    for name, what, more, less, figure, weight in cases:
+        yield Claim(
+            f"lego.conc.position.{name}",
+            f"E, L = {LONG}: attention to the {name} falls more from the first to the"
+            f" last fifth of the steps in {more} than in {less} (relative drops).",
+            figure,
+            "signal",
+            preconditions=(through(simple, other),),
+            conditions=(Mean("drop minus drop", "> 0", _drops(more, less, what)),),
+            nulls=(
+                UNTRAINED,
+                Null(
+                    f"{simple} against itself, disjoint seeds",
+                    measure=_unpaired_drops(simple, what),
+                    bound="in [-0.1, 0.1]",
                 ),
             ),
-            Mean(
-                "equal steps",
-                "< 1",
-                lambda lab: lab.ratios(
-                    *(lab.sharpness(lab.theory(g, STAGE)) for g in (other, simple))
-                ),
+            weight=weight,
+            not_tested=untested(config) or too_few(config.standard.n_variables, LONG),
+        )
+
+
+def _drops(more: str, less: str, what: int) -> Measured:
+    def measure(lab: Any) -> list[float]:
+        pair = (lab.drop(found, what, LONG) for found in lab.paired(more, less))
+        return lab.differences(*pair)
+
+    return measure
+
+
+def _unpaired_drops(group: str, what: int) -> Measured:
+    def measure(lab: Any) -> list[float]:
+        values = lab.drop(lab.converged(group), what, LONG)
+        return lab.unpaired_differences(values)
+
+    return measure
+
+
+def _contrast(config: Config) -> Iterator[Claim]:
+    simple, other = grid_pair(config)
+    ratio = of("log_ratio", other, simple, "sharpness")
+    cyclic = "C24" in config.theory.grid_groups
+    yield Claim(
+        "lego.conc.contrast.theory",
+        f"T: {other} concentrates less than {simple} at equal d once the loss is"
+        f" {config.theory.attention.rule:g} times its floor: log2 K({other}) /"
+        f" K({simple}) < 0, mean over d" + constants(config),
+        "Section 5",
+        "signal",
+        preconditions=(survives("< 0", ratio, lambda lab: ratio(lab.halved())),),
+        conditions=(
+            Mean(f"against {simple}", "< 0", ratio),
+            *(
+                Mean("against C24", "< 0", of("log_ratio", other, "C24", "sharpness"))
+                for _ in range(cyclic)
             ),
         ),
         nulls=(
             UNTRAINED,
             Null(
-                f"{simple} against {simple}, disjoint seeds",
-                measure=lambda lab: lab.unpaired(lab.matched_sharpness(simple)),
-                bound="in [0.8, 1.25]",
+                f"{simple} against itself, disjoint seeds",
+                measure=of("unpaired_grid", simple, "sharpness", "mean"),
+                bound="in [-0.5, 0.5]",
             ),
         ),
         weight=2,
+        not_tested=no_grid(config),
     )
+    one, two = joint_pair(config)
+    yield Claim(
+        "lego.conc.contrast.joint",
+        f"E: {two} concentrates less than {one} at convergence: log2 K({two}) /"
+        f" K({one}) < 0, K from eps at the training length" + sizes(config.standard),
+        "Section 5",
+        "signal",
+        preconditions=(through(one, two),),
+        conditions=(Mean("log2 K ratio", "< 0", _sharper(two, one)),),
+        nulls=(
+            UNTRAINED,
+            Null(
+                f"{one} against itself, disjoint seeds",
+                measure=lambda lab: lab.unpaired_logs(
+                    lab.sharpness(lab.converged(one))
+                ),
+                bound="in [-0.7, 0.7]",
+            ),
+        ),
+        weight=2,
+        not_tested=untested(config),
+    )
+
+
+def _sharper(above: str, below: str) -> Measured:
+    def measure(lab: Any) -> list[float]:
+        pair = (lab.sharpness(found) for found in lab.paired(above, below))
+        return lab.log_ratios(*pair)
+
+    return measure

@@ -1,139 +1,182 @@
 """FFN features of the theory's model (H5)."""
 
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 from circuits.claims import UNTRAINED, Claim, Null
 from circuits.conditions import Each, Mean, near
-from trained.lego.action import action
-from trained.lego.config import Config, first_of_kind
+from trained.lego.config import Config
 
-from .learn import later
+from .common import grid_pair, of, slug, theory_pair
+from .length import no_grid
 
 
 def ffn(config: Config) -> Iterator[Claim]:
     """Claims about the weights of T's FFN."""
-    theory = config.theory
-    simple = first_of_kind(theory.groups, simply=True) or "C6"
-    other = first_of_kind(theory.groups, simply=False) or "S5"
-    yield later(
+    simple, other = theory_pair(config)
+    reason = "" if config.theory.groups else "theory.groups is empty"
+    yield _copy(config)
+    yield _shape(simple, other, reason)
+    yield _single(config)
+    yield _order(simple, reason)
+    yield _equal(simple, other, reason)
+    yield from _ratios(config, simple, other, reason)
+
+
+def _copy(config: Config) -> Claim:
+    simple, largest = grid_pair(config)[0], max(config.theory.grid, default=0)
+    return Claim(
         "lego.ffn.copy",
-        "T: the active sum of the copying weights grows with log d; others stay within"
-        " 5 sigma_0.",
+        "T: the active sum of <W_{4,s,r,1}, e_s>, what copies the variable, grows with"
+        f" log d (slope > 0); no other weight of these neurons exceeds 5 sigma_0 (d ="
+        f" {largest}).",
         "Appendix A, Lemma A.12",
         "signal",
+        conditions=(
+            Mean("slope of the active sum", "> 0", of("line", simple, "copy")),
+            Mean("largest other weight", "<= 5", of("by_d", simple, largest, "others")),
+        ),
+        nulls=(UNTRAINED,),
         weight=2,
+        not_tested=no_grid(config),
     )
-    yield _shape(simple, other)
-    yield _single(simple)
-    yield later(
-        "lego.ffn.order",
-        "T: features are learned in the greedy order of their initial values: Spearman"
-        " correlation > 0.",
-        "Definition B.3",
-        "signal",
-        weight=2,
-    )
-    yield _equal(simple, other)
-    for group in dict.fromkeys((*theory.feature_groups, other)):
-        if not action(group).is_simply_transitive:
-            yield _ratio(config, group, simple)
 
 
-def _shape(simple: str, other: str) -> Claim:
-    parts = (("V(g) + V(y)", "in [1.8, 2.2]", "matched"), ("mixed", "<= 0.1", "mixed"))
+def _shape(simple: str, other: str, reason: str) -> Claim:
+    parts = (
+        ("(V(g) + V(y)) / 2", "in [0.9, 1.1]", "composite"),
+        ("one half wrong", "<= 0.1", "mixed"),
+    )
+    conditions = [
+        Mean(f"{group}: {name}", expected, of("feature", group, what))
+        for group in (simple, other)
+        for name, expected, what in parts
+    ]
+    wrong = Mean(f"{simple}: both wrong", "<= -0.9", of("feature", simple, "wrong"))
     return Claim(
         "lego.ffn.shape",
-        "T: right halves of a neuron together give the clip (V(g) + V(y) = 2B), a right"
-        " and a wrong one cancel (|sum| <= .1 B), in units of B. Doubly wrong halves"
-        " and distinct neurons are not measured yet.",
+        "T, in units of B, every value with a neuron of its own: right halves together"
+        " give the clip, a right and a wrong one cancel (|sum| <= .1), two wrong ones"
+        f" give -B ({simple}).",
         "Theorems B.1 A-C, C.1 A-B; eqs. 17, 18",
         "signal",
-        conditions=tuple(
-            Mean(f"{group}: {name}", expected, partial(_of, what, group))
-            for group in (simple, other)
-            for name, expected, what in parts
-        ),
+        conditions=(*conditions, wrong),
         nulls=(
             UNTRAINED,
             Null(
                 "another class's fibers",
-                measure=lambda lab: lab.matched(simple, shift=1),
+                measure=of("feature", simple, "composite", shift=1),
             ),
         ),
         weight=3,
+        paper=1.0,
+        not_tested=reason,
     )
 
 
-def _of(what: str, group: str, lab: Any) -> list[float]:
-    found: list[float] = getattr(lab, what)(group)
-    return found
-
-
-def _single(simple: str) -> Claim:
+def _single(config: Config) -> Claim:
+    simple = grid_pair(config)[0]
+    largest = max(config.theory.grid, default=0)
     return Claim(
         "lego.ffn.single",
-        f"T, {simple}: one neuron serves each pair (g, y): share of the right logit"
-        " that the strongest one gives. Whether it rises in d is not measured yet.",
+        f"T, {simple}: one neuron serves each pair (g, y): the strongest one's share of"
+        f" the right logit (d = {largest}), rising in d.",
         "Section 6.1.2",
         "signal",
-        conditions=(Mean("share", ">= 0.9", lambda lab: lab.strongest(simple)),),
+        conditions=(
+            Mean("share", ">= 0.9", of("by_d", simple, largest, "single")),
+            Mean("slope on log d", "> 0", of("line", simple, "single")),
+        ),
         nulls=(UNTRAINED,),
         weight=2,
         paper=1.0,
+        not_tested=no_grid(config),
     )
 
 
-def _equal(simple: str, other: str) -> Claim:
+def _order(simple: str, reason: str) -> Claim:
     return Claim(
-        f"lego.ffn.ratio.{action(simple).slug.lower()}",
+        "lego.ffn.order",
+        f"T, {simple}: features are learned in the greedy order of their initial"
+        " values: Spearman correlation of the order with the time V reaches .5 B.",
+        "Definition B.3",
+        "signal",
+        conditions=(Mean("correlation", "> 0", of("order", simple)),),
+        nulls=(
+            UNTRAINED,
+            Null(
+                "the order of another seed's initial weights",
+                measure=of("order", simple, of_next_seed=True),
+                bound="in [-0.3, 0.3]",
+            ),
+        ),
+        weight=2,
+        not_tested=reason,
+    )
+
+
+def _equal(simple: str, other: str, reason: str) -> Claim:
+    return Claim(
+        f"lego.ffn.ratio.{slug(simple)}",
         f"T, {simple}: both halves are equally large: V(g) / V(y), of the means and"
         " neuron by neuron.",
         "Theorem B.1",
         "signal",
         conditions=(
-            Mean("ratio", near(1.0, 0.03), lambda lab: lab.ratio(simple)),
-            Mean("|ratio - 1| of a neuron", "<= 0.1", lambda lab: lab.uneven(simple)),
+            Mean("ratio", near(1.0, 0.03), of("feature", simple, "ratio")),
+            Mean("|ratio - 1| of a neuron", "<= 0.1", of("feature", simple, "uneven")),
         ),
         nulls=(
             UNTRAINED,
-            Null(other, measure=lambda lab: lab.ratio(other), bound=">= 1.1"),
+            Null(other, measure=of("feature", other, "ratio"), bound=">= 1.1"),
         ),
         paper=1.0,
+        not_tested=reason,
         revised="Step 8: `of a neuron` was added, with values (.015 to .04) in view,"
         " after initial weights had met the ratio of the means by symmetry",
     )
 
 
-def _ratio(config: Config, group: str, simple: str) -> Claim:
+def _ratios(config: Config, simple: str, other: str, reason: str) -> Iterator[Claim]:
+    """One verdict for the small actions and one for the main one: 1 each of 3."""
+    small = tuple(g for g in config.theory.feature_groups if g != other)
+    for groups in (small, (other,)):
+        if groups:
+            yield _ratio(config, groups, simple, reason)
+
+
+def _ratio(config: Config, groups: tuple[str, ...], simple: str, reason: str) -> Claim:
+    first = groups[0]
     nulls = [
         UNTRAINED,
         Null(
             f"{simple}'s in the same units",
-            measure=lambda lab: lab.relative_ratio(simple, group),
+            measure=of("relative_ratio", simple, first),
             bound="< 0.9",
         ),
     ]
-    if group in config.theory.feature_groups[:1]:
-        nulls.append(Null("Adam", measure=lambda lab: lab.adam_ratio(group)))
+    if first in config.theory.feature_groups[:1]:
+        nulls.append(Null("Adam", measure=of("adam_ratio", first)))
     return Claim(
-        f"lego.ffn.ratio.{action(group).slug.lower()}",
-        f"T, {group}: V(g) / V(y) tends to C_alpha, which grows with the number of"
-        " values: the ratio in units of C_alpha.",
+        f"lego.ffn.ratio.{'-'.join(map(slug, groups))}",
+        f"T, {' and '.join(groups)}: V(g) / V(y) tends to C_alpha, which grows with the"
+        " number of values: the ratio in units of C_alpha.",
         "Theorem C.1 C",
         "signal",
-        conditions=(
+        conditions=tuple(
             Mean(
-                "ratio / C_alpha",
+                f"{group}: ratio / C_alpha",
                 near(1.0, 0.1),
-                lambda lab: lab.relative_ratio(group, group),
-            ),
+                of("relative_ratio", group, group),
+            )
+            for group in groups
         ),
-        preconditions=(
-            Each("growing still", "<= 0.2", lambda lab: lab.ratio_growth(group)),
+        preconditions=tuple(
+            Each(f"{group}: growing still", "<= 0.2", of("ratio_growth", group))
+            for group in groups
         ),
         nulls=tuple(nulls),
+        weight=1 if len(config.theory.feature_groups) else 2,
         paper=1.0,
+        not_tested=reason,
         revised="Step 7: a ratio that still grows is not judged; set with S5's in view",
     )

@@ -1,29 +1,54 @@
 """CoT is learned (H1)."""
 
 from collections.abc import Iterator
-from functools import partial
 
-from circuits.claims import Claim
+from circuits.claims import UNTRAINED, Claim, Null
+from circuits.conditions import Mean
 from trained.lego.config import Config
 
-later = partial(Claim, not_tested="not measured yet")
-"""A leaf that nothing measures so far."""
+from .common import absent, constants, joint_pair, of, sizes, theory_pair, untested
 
 
-def learned(_config: Config) -> Iterator[Claim]:
+def learned(config: Config) -> Iterator[Claim]:
     """Claims about learning the training length."""
-    yield later(
+    groups = theory_pair(config)
+    yield Claim(
         "lego.learn.theory",
-        "T, C6 and S5: chains of length 2 are solved, all@2 >= .99.",
+        f"T, {' and '.join(groups)}: chains of length 2 are solved, all@2 >= .99"
+        + constants(config),
         "Theorem 1.1",
         "behaviour",
+        conditions=tuple(
+            Mean(f"{group}: all@2", ">= 0.99", of("solves_two", group))
+            for group in groups
+        ),
+        nulls=(
+            UNTRAINED,
+            Null("Q = 0", on=lambda lab: lab.blind()),
+            Null(
+                "W at its start under trained Q",
+                on=lambda lab: lab.with_features_of("initial"),
+            ),
+            Null(
+                "stage 1 on shuffled labels under trained Q",
+                on=lambda lab: lab.with_features_of("shuffled"),
+            ),
+        ),
         weight=4,
+        paper=1.0,
     )
-    yield later(
+    own, pair = config.standard, joint_pair(config)
+    yield Claim(
         "lego.learn.joint",
-        "E: at least .8 of the seeds pass the gate (train loss < .01, all@5 >= .99), in"
-        " each group.",
+        f"E, {' and '.join(pair)}: at least .8 of the seeds pass the gate (loss <"
+        f" {own.gate:g} on fresh sentences, all@{config.train_length} >= .99), in each"
+        " group" + sizes(own),
         "Section 7",
         "behaviour",
+        conditions=tuple(
+            Mean(f"{group}: share", ">= 0.8", of("gate", (group,))) for group in pair
+        ),
+        nulls=absent(config),
         weight=4,
+        not_tested=untested(config),
     )

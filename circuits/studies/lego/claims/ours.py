@@ -13,10 +13,11 @@ from typing import Any
 from circuits.claims import UNTRAINED, Claim, Null
 from circuits.conditions import Each, Mean
 from trained.lego.action import action
-from trained.lego.config import Config, Variant, first_of_kind
+from trained.lego.config import Config, first_of_kind
 
 from .conc import halfway
-from .self_training import Own, our_rounds
+from .our_rounds import Own, our_rounds
+from .our_variants import variants
 
 BLIND = Null("uniform attention", on=lambda lab: lab.blind())
 
@@ -34,9 +35,7 @@ def ours(config: Config) -> Iterator[Claim]:
             yield from _law(config, group)
         if config.folded.masked_steps:
             yield _masked(group)
-    for group in config.standard.groups:
-        for variant in config.standard.variants:
-            yield from _standard(config, group, variant)
+    yield from variants(config)
     yield from _compared(config)
     for group in config.extra_groups:
         yield _extra(config, group)
@@ -253,54 +252,6 @@ def _masked(group: str) -> Claim:
         conditions=(Mean("K ratio", "> 1", sharper("without")),),
         nulls=(Null("only on steps with one", measure=sharper("with")),),
     )
-
-
-def _standard(config: Config, group: str, variant: Variant) -> Iterator[Claim]:
-    name = f"{action(group).slug.lower()}.{variant}"
-    what = f"{action(group).slug}, the experiment's transformer ({variant})"
-    yield Own(
-        f"lego.ours.standard.learned.{name}",
-        f"{what}: the training length is learned (all).",
-        source="Section 7",
-        kind="behaviour",
-        conditions=(
-            Mean(
-                "all", ">= 0.99", lambda lab: lab.learned(lab.standard(group, variant))
-            ),
-        ),
-        nulls=(UNTRAINED,),
-    )
-    tested = [n for n in config.lengths if n < config.standard.n_variables]
-    if variant == "plain" or not tested:
-        return
-    yield Own(
-        f"lego.ours.standard.mass.{name}",
-        f"{what}: attention on the two targets at length {config.train_length}.",
-        source="Figure 2",
-        kind="signal",
-        conditions=(
-            Mean("mass", ">= 0.95", lambda lab: lab.mass(lab.standard(group, variant))),
-        ),
-        nulls=(UNTRAINED,),
-    )
-    if variant != "positions":
-        far = FAR if action(group).is_simply_transitive else 2
-        bar = min(far * config.train_length, tested[-1])
-        yield Own(
-            f"lego.ours.standard.length.{name}",
-            f"{what}: the largest tested length up to which all >= "
-            f"{config.test.solved}.",
-            source="Figure 1a",
-            kind="behaviour",
-            conditions=(
-                Mean(
-                    "L*",
-                    f">= {bar}",
-                    lambda lab: lab.reach(lab.standard(group, variant)),
-                ),
-            ),
-            nulls=(UNTRAINED,),
-        )
 
 
 def _compared(config: Config) -> Iterator[Claim]:

@@ -20,7 +20,8 @@ from trained.lego.task import rollout
 from trained.seeding import generator
 from trained.task import Batch
 
-from .models import Edit, LegoModels, Marks, Specimen, Tables, targets, uniform
+from .models import Edit, LegoModels, Specimen, targets, uniform
+from .readings import Marks, Tables
 
 TINY = 1e-12
 """An eps that counts as none."""

@@ -8,8 +8,7 @@ from math import nan
 from typing import Any, TypeVar
 
 import torch
-from einops import einsum, rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.claims import NotTested
@@ -26,9 +25,9 @@ from trained.lego.action import Action, action
 from trained.lego.arms import MAIN, saved_step, self_name
 from trained.lego.config import Config, Variant
 from trained.lego.model import Branches, ByVariable, FoldedModel, places
-from trained.lego.standard import StandardModel, standard_name
+from trained.lego.standard import StandardModel
+from trained.lego.standard_arms import Recipe, SelfTaught
 from trained.lego.task import (
-    N_SLOTS,
     Order,
     Prediction,
     Sentences,
@@ -41,6 +40,8 @@ from trained.lego.theory import TheoryModel
 from trained.lego.theory_arms import Course
 from trained.seeding import generator
 from trained.task import Batch
+
+from .readings import Marks, Tables, folded_tables
 
 PATTERN = Part("pattern")
 TABLES = "blocks.0.attn.key_query.{}"
@@ -55,9 +56,6 @@ AT_ONCE = 2_000_000
 Edit = Callable[[Batch], Rule]
 """What happens to the attention on given sentences."""
 
-Tables = Float[Tensor, "table head variable variable2"]
-"""Q43 and Q44."""
-
 Build = Callable[[str, int, int | None], Any]
 """(arm, seed, step) -> a model in place of the trained one; None: keep that."""
 
@@ -70,28 +68,6 @@ def unless_idle(edited: Callable[[], Found], intact: Callable[[], Found]) -> Fou
         return edited()
     except NothingChanged:
         return intact()
-
-
-@dataclass(frozen=True)
-class Marks:
-    """Which steps are right when the true past is given."""
-
-    variable: Bool[Tensor, "sentence step"]
-    value: Bool[Tensor, "sentence step"]
-
-    @property
-    def step(self) -> float:
-        """Share of right values over all steps [per-step accuracy]."""
-        return float(self.value.double().mean())
-
-    @property
-    def all(self) -> float:
-        """Share of sentences whose greedy rollout is right throughout.
-
-        A rollout first errs where the model errs given the true past, so it is right
-        throughout exactly where every step is; a test runs both.
-        """
-        return float((self.variable & self.value).all(1).double().mean())
 
 
 @dataclass(frozen=True)
@@ -230,19 +206,6 @@ def targets(what: Sentences | Batch) -> Int[Tensor, "sentence query 2"]:
     return torch.stack([roles["predicate"], roles["answer"]], -1)
 
 
-def folded_tables(model: StandardModel) -> Tables:
-    """E W_Q W_K^T E^T of slot 4 with slots 3 and 4, head by head, as scores."""
-    attn, n = model.block.attn, model.vocabulary.n_variables
-    by_slot = "head (slot d_token) d_head -> slot head d_token d_head"
-    asks, keys = (
-        rearrange(weight, by_slot, slot=N_SLOTS) for weight in (attn.W_Q, attn.W_K)
-    )
-    names, product = model.W_E[:n], "x d, head d h, head d2 h, x2 d2 -> head x x2"
-    return attn.scale * torch.stack(
-        [einsum(names, asks[3], keys[slot], names, product) for slot in (2, 3)]
-    )
-
-
 class LegoModels(Lab):
     """Loads the models of a run.
 
@@ -287,7 +250,14 @@ class LegoModels(Lab):
         name, _, branch = arm.partition("/")
         if step is None and not branch and self._has_budgets(name):
             step = saved_step(self.config, self.config.folded.steps)
+        if step is not None and step not in (
+            *self.arm(name).save_steps,
+            self.arm(name).steps,
+        ):
+            raise NotTested(f"nothing of arm {name} is kept of step {step}")
         stored = super().model(name, seed, step)
+        if isinstance(stored, SelfTaught):
+            return stored.student
         if not isinstance(stored, Branches):
             return stored
         return stored.single(branch or MAIN).requires_grad_(False)
@@ -337,8 +307,10 @@ class LegoModels(Lab):
         return self._specimens(group, f"{self_name(group)}/{branch}")
 
     def standard(self, group: str, variant: Variant) -> list[Specimen]:
-        """A group's transformers, trained by the paper's recipe."""
-        return self._specimens(group, standard_name(group, variant))
+        """A group's transformers, trained by the paper's recipe, before any round."""
+        recipe = Recipe(self.config, group, variant)
+        step = None if self.twin else recipe.kept[self.config.standard.epochs]
+        return self._specimens(group, recipe.name, step)
 
     @once
     def converged(self, group: str) -> list[Specimen]:
@@ -395,3 +367,10 @@ class LegoModels(Lab):
 def uniform(specimen: Specimen) -> Specimen:
     """The same FFN with Q = 0."""
     return specimen.with_tables(Q4x=torch.zeros_like)
+
+
+def shuffled_columns(specimen: Specimen) -> Specimen:
+    """The columns of both tables in another order: no entry belongs to a variable."""
+    source = generator(specimen.seed, "lego", "shuffled")
+    order = torch.randperm(specimen.n_variables, generator=source)
+    return specimen.with_tables(Q4x=lambda table: table[..., order])

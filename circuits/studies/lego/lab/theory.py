@@ -1,86 +1,22 @@
-"""What the theory's own models and algorithms do: attention over training, features.
+"""What the theory's own models and algorithms do: attention over training, rounds."""
 
-V(g) and V(y) are a value neuron's weights on the action slot and on the value slot. The
-neuron of class j and value y is the one that responds most to y together with the
-actions that send y to j.
-"""
-
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
 
 import torch
-from einops import einsum, rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from circuits.lab import once
-from trained.lego.action import Action, action
-from trained.lego.task import table_of
-from trained.lego.theory import TheoryModel, feature_ratio
-from trained.lego.theory_arms import Course
+from circuits.interventions.weights import edited
+from probes.attention import attention_mass
+from trained.lego.action import action
+from trained.lego.stages import LONGER, SECOND_STEP, round_name
+from trained.lego.theory_arms import FEATURES, Course
 
-from .models import LegoModels, Specimen
-
-WINDOW = 3
-"""Records over which a noisy loss is averaged."""
-
-When = Literal["early", "end"]
+from .features import FeatureLab
+from .models import Specimen, targets
 
 
-@dataclass(frozen=True)
-class Features:
-    """The learned weights of one model, neuron by neuron, in units of the clip B."""
-
-    action: Float[Tensor, "j y g"]
-    """V(g) of the neuron of (j, y)."""
-    value: Float[Tensor, "j y other"]
-    """V(y') of the neuron of (j, y)."""
-    fiber: Bool[Tensor, "j y g"]
-    """Which actions send y to j."""
-
-    @property
-    def own(self) -> Bool[Tensor, "j y other"]:
-        """Which y' is y."""
-        return torch.eye(self.value.shape[-1]).bool().expand_as(self.value)
-
-    @property
-    def halves(self) -> tuple[float, float, float, float]:
-        """Mean V(g), V(y), V(g'), V(y'): right halves, then wrong ones."""
-        means = [
-            self.action[self.fiber],
-            self.value[self.own],
-            self.action[~self.fiber],
-            self.value[~self.own],
-        ]
-        right_g, right_y, wrong_g, wrong_y = (float(part.mean()) for part in means)
-        return right_g, right_y, wrong_g, wrong_y
-
-    @property
-    def ratio(self) -> float:
-        """Mean V(g) / mean V(y) of the right halves."""
-        return self.halves[0] / self.halves[1]
-
-    @property
-    def uneven(self) -> float:
-        """Mean |V(g) / V(y) - 1| over neurons, where one g sends y to j."""
-        ratios = self.action[self.fiber] / self.value[self.own]
-        return float((ratios - 1).abs().mean())
-
-    @property
-    def mixed(self) -> float:
-        """Mean |V(g') + V(y)| and |V(g) + V(y')|: one half right, the other wrong."""
-        sums = rearrange(self.action, "j y g -> j y g 1") + self.value[:, :, None]
-        right_g = rearrange(self.fiber, "j y g -> j y g 1")
-        one_right = right_g ^ self.own[:, :, None]
-        return float(sums[one_right.expand_as(sums)].abs().mean())
-
-    @property
-    def matched(self) -> float:
-        """Mean V(g) + V(y) of the right halves."""
-        return self.halves[0] + self.halves[1]
-
-
-class TheoryLab(LegoModels):
+class TheoryLab(FeatureLab):
     """Quantities of the theory's models, one value per seed."""
 
     def solves(self, several: list[Specimen], length: int) -> list[float]:
@@ -92,15 +28,80 @@ class TheoryLab(LegoModels):
         """Delta: |attention on the predicate - on the answer|, mean."""
         return [s.gap(self.short(s)) for s in several]
 
-    def doubled(self, group: str) -> list[float]:
+    def algorithms_end(self, group: str) -> list[Specimen]:
+        """The models that the action's own algorithm has trained at L = 2."""
+        simple = action(group).is_simply_transitive
+        return self.theory(group, "attention" if simple else SECOND_STEP)
+
+    def solves_two(self, group: str) -> list[float]:
+        """Share of sentences of length 2 that are right throughout."""
+        count = max(self.config.test.n_short, self.config.test.n_sentences)
+        several = self.algorithms_end(group)
+        return [s.marks(s.sentences(2, count)).all for s in several]
+
+    def with_features_of(self, kind: str) -> "TheoryLab":
+        """A null: trained Q over another FFN, `initial` or trained on `shuffled`."""
+        return self.derived(f"ffn {kind}", lambda: self.other(ffn=kind))
+
+    ffn = ""
+    """Whose FFN the models have; theirs by default."""
+
+    def theory(self, group: str, stage: str) -> list[Specimen]:
+        """A group's theory models at the end of a stage."""
+        course = Course(self.config, group)
+        found = self._specimens(group, course.name, course.milestones[stage])
+        return [self._swapped(s, course) for s in found] if self.ffn else found
+
+    def _swapped(self, specimen: Specimen, course: Course) -> Specimen:
+        if self.ffn == "initial":
+            donor = course.build(specimen.seed)
+        else:
+            donor = self.model(f"{course.feature_arm.name}-shuffled", specimen.seed)
+        weights = dict(donor.named_parameters())
+        # Only these are trained (Assumption B.1).
+        changes = {n: (lambda _old, n=n: weights[n].detach().clone()) for n in FEATURES}
+        return replace(specimen, model=edited(specimen.model, changes))
+
+    def course(
+        self, group: str, *, clip: float | None = None, kind: str = ""
+    ) -> Course:
+        """A course of Algorithm 2; the main one for the config's own clip."""
+        own = None if clip == self.config.theory.clip else clip
+        return replace(Course(self.config, group, clip=own), kind=kind)  # type: ignore[arg-type]
+
+    def stages(self, course: Course) -> dict[int, list[Specimen]]:
+        """Length -> the models after its stage of Algorithm 2."""
+        names = {2: SECOND_STEP, **{n: round_name(n) for n in course.rounds}}
+        ends = course.milestones
+        return {
+            n: self._specimens(course.text, course.name, ends[name])
+            for n, name in names.items()
+        }
+
+    def doubled(self, group: str, *, kind: str = "") -> list[float]:
         """Share right throughout at 2L after the stage of L = 2, 4, .., the least."""
-        rounds = Course(self.config, group).rounds
-        stages = {2: "second-step", **{length: f"round-{length}" for length in rounds}}
+        stages = self.stages(self.course(group, kind=kind))
+        found = [self.solves(several, 2 * n) for n, several in stages.items()]
+        return [min(seed) for seed in zip(*found, strict=True)]
+
+    def last_stage(self, course: Course) -> list[Specimen]:
+        """The models after the last round."""
+        *_, last = self.stages(course).values()
+        return last
+
+    def worst_mass(self, group: str, clip: float, *, kind: str = "") -> list[float]:
+        """Mass on both targets at the worst step of the worst stage, at its length."""
+        stages = self.stages(self.course(group, clip=clip, kind=kind))
         found = [
-            self.solves(self.theory(group, stage), 2 * length)
-            for length, stage in stages.items()
+            [self._worst_mass(s, length) for s in several]
+            for length, several in stages.items()
         ]
         return [min(seed) for seed in zip(*found, strict=True)]
+
+    def _worst_mass(self, specimen: Specimen, length: int) -> float:
+        sentences = specimen.sentences(length, self.config.test.n_short)
+        mass = attention_mass(specimen.rows(sentences), targets(sentences))
+        return float(mass.mean(0).min())
 
     def history(self, group: str, stage: str) -> dict[str, Tensor]:
         """The metrics recorded in a stage, `step` counted from its start.
@@ -130,18 +131,6 @@ class TheoryLab(LegoModels):
         )
         return alpha.exp() + beta.exp()
 
-    def matched_sharpness(self, group: str) -> list[float]:
-        """K in Algorithm 1 once the loss is near the action's own floor, or at the end.
-
-        Near: within Algorithm 2's rule.
-        """
-        loss = smoothed(self.history(group, "attention")["loss"], WINDOW)
-        reached = loss <= Course(self.config, group).rule
-        reached[:, -1] = True
-        first = reached.int().argmax(1, keepdim=True)
-        found = self.mean_sharpness(group, "attention").gather(1, first)[:, 0]
-        return list(found.tolist())
-
     def longer_growth(self, group: str, stage: str) -> list[float]:
         """Growth of K in as many steps at L = 2 as each seed took in a round."""
         course = Course(self.config, group)
@@ -149,11 +138,9 @@ class TheoryLab(LegoModels):
         most = course.stages[names.index(stage)].steps
         stopped = self.run.record(self.arm(course.arm.name).name)["stopped_at"]
         taken = [row[names.index(stage)] for row in stopped]
-        step = self.history(group, "longer")["step"]
+        step = self.history(group, LONGER)["step"]
         found = []
-        for seed, steps in zip(
-            self.mean_sharpness(group, "longer"), taken, strict=True
-        ):
+        for seed, steps in zip(self.mean_sharpness(group, LONGER), taken, strict=True):
             enough = step >= (most if steps < 0 else steps)
             enough[-1] = True
             found.append(float(seed[enough.int().argmax()] / seed[0]))
@@ -171,97 +158,14 @@ class TheoryLab(LegoModels):
         history = self.history(group, self.gentle)
         return history["diagonalQ43"] - history["diagonalQ44"]
 
-    def peak_lead(self, group: str) -> list[float]:
-        """The largest lead of Q43."""
-        return list(self.lead(group).amax(1).tolist())
+    def early_lead(self, group: str) -> list[float]:
+        """The largest lead of Q43 before Q44 has half its end value."""
+        own = self.history(group, self.gentle)["diagonalQ44"]
+        early = own < own[:, -1:] / 2
+        lead = self.lead(group).masked_fill(~early, -torch.inf).amax(1)
+        return list(torch.where(early.any(1), lead, 0.0).tolist())
 
     def left_lead(self, group: str) -> list[float]:
         """What is left of it at the end, as a share."""
         lead = self.lead(group)
         return list((lead[:, -1] / lead.amax(1)).tolist())
-
-    def ffns(self, group: str, when: When = "end") -> list[TheoryModel]:
-        """The models of an action, for their FFN."""
-        course = Course(self.config, group)
-        chain = group in self.config.theory.groups
-        arm = course.arm if chain else course.feature_arm
-        return list(self.models(arm.name, course.early if when == "early" else None))
-
-    @once
-    def features(
-        self, group: str, when: When = "end", *, shift: int = 0
-    ) -> list[Features]:
-        """The features of every seed; `shift` reads another class's fibers."""
-        return [
-            features(model, action(group), shift=shift)
-            for model in self.ffns(group, when)
-        ]
-
-    def mixed(self, group: str, *, shift: int = 0) -> list[float]:
-        """Halves of which one is right, the other wrong: how far from cancelling."""
-        return [f.mixed for f in self.features(group, shift=shift)]
-
-    def matched(self, group: str, *, shift: int = 0) -> list[float]:
-        """V(g) + V(y) of right halves."""
-        return [f.matched for f in self.features(group, shift=shift)]
-
-    def ratio(self, group: str) -> list[float]:
-        """V(g) / V(y) of right halves."""
-        return [f.ratio for f in self.features(group)]
-
-    def uneven(self, group: str) -> list[float]:
-        """How far a neuron's V(g) / V(y) is from 1, for a simply transitive action."""
-        return [f.uneven for f in self.features(group)]
-
-    def ratio_growth(self, group: str) -> list[float]:
-        """How much it grew in the last three quarters of training, over C_alpha."""
-        early, limit = self.features(group, "early"), feature_ratio(action(group))
-        pairs = zip(self.ratio(group), early, strict=True)
-        return [(late - before.ratio) / limit for late, before in pairs]
-
-    def relative_ratio(self, group: str, of: str) -> list[float]:
-        """V(g) / V(y) of one action in units of another's C_alpha."""
-        return [ratio / feature_ratio(action(of)) for ratio in self.ratio(group)]
-
-    def adam_ratio(self, group: str) -> list[float]:
-        """The same in units of its own, trained with Adam."""
-        models = self.models(Course(self.config, group).adam_arm.name)
-        limit = feature_ratio(action(group))
-        return [features(model, action(group)).ratio / limit for model in models]
-
-    def strongest(self, group: str) -> list[float]:
-        """Share of the right logit that its strongest neuron gives."""
-        return [strongest_share(model, action(group)) for model in self.ffns(group)]
-
-
-def smoothed(loss: Float[Tensor, "seed record"], window: int) -> Tensor:
-    """The training loss, each record averaged with the ones just before it."""
-    early = loss[:, :1].expand(-1, window - 1)
-    return torch.cat([early, loss], 1).unfold(1, window, 1).mean(-1)
-
-
-def features(model: TheoryModel, act: Action, *, shift: int = 0) -> Features:
-    """The features of a model; `shift` reads another class's fibers (a null)."""
-    neurons, table = model.block.value, table_of(act)
-    classes = torch.arange(table.shape[1])
-    fiber = rearrange(table, "g y -> 1 y g") == rearrange(classes, "j -> j 1 1")
-    actions = rearrange(neurons.W2.detach().cpu(), "g j r -> j r g") / neurons.clip
-    values = rearrange(neurons.W5.detach().cpu(), "y j r -> j r y") / neurons.clip
-    by_action = einsum(actions, fiber.float(), "j r g, j y g -> j y r")
-    response = by_action / fiber.sum(-1, keepdim=True)
-    response = response + rearrange(values, "j r y -> j y r")
-    best = response.argmax(-1)
-    row = classes[:, None]
-    return Features(actions[row, best], values[row, best], fiber.roll(shift, 0))
-
-
-def strongest_share(model: TheoryModel, act: Action) -> float:
-    """Mean share of the right logit that its strongest neuron gives, in (0, 1].
-
-    1 if one neuron serves each pair of an action and a value (Theorem B.1).
-    """
-    neurons, table = model.block.value, table_of(act)
-    pairs = (neurons.W2.detach()[:, None] + neurons.W5.detach()) / 2 + neurons.bias
-    right = table[..., None, None].expand(*table.shape, 1, neurons.shape[1])
-    active = neurons.relu(pairs).cpu().gather(2, right)[:, :, 0]
-    return float((active.amax(-1) / active.sum(-1)).mean())

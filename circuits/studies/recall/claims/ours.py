@@ -1,6 +1,5 @@
 """Ours: corrections, other tables and optimisers, probes, counterfactuals."""
 
-import math
 from collections.abc import Iterator
 
 from circuits.claims import UNTRAINED, Claim, Null
@@ -8,6 +7,7 @@ from circuits.conditions import Each, Mean, near
 from trained.recall.config import Config
 
 from . import ours_figures
+from .constructed import too_hot as pairs_too_hot
 from .theory import STAGE_ONE, each_temperature, too_hot, unconditioned
 
 LOST = (
@@ -20,11 +20,11 @@ def claims(config: Config) -> Iterator[Claim]:
     """Everything that is shown apart."""
     yield from _memory()
     yield from _warmup(config)
-    yield _stage_one(config)
     yield from ours_figures.claims(config)
     if config.has_probes:
         yield _probes(config)
     if config.n_examples == 2:
+        yield _query_row(config)
         yield from _disruptions(config)
     yield from _second_step(config)
 
@@ -157,37 +157,6 @@ def _warmup(config: Config) -> Iterator[Claim]:
     )
 
 
-def _stage_one(config: Config) -> Claim:
-    # Theorem 3's condition on the temperature.
-    most = 1 / (40 * math.log(config.n_subjects))
-    hot = config.few.temperature > most
-    return Claim(
-        "recall.ours.stage-one",
-        "After one large step a confusing prompt's relation has probability 1/2, others"
-        " are solved (part of the affine table's rows).",
-        "Lemma 9",
-        "behaviour",
-        origin="ours",
-        paper=0.5,
-        conditions=(
-            Each(
-                "confusing prompts",
-                "in [0.49, 0.51]",
-                lambda lab: lab.after_large_step(confusing=True),
-            ),
-        ),
-        nulls=(
-            UNTRAINED,
-            Null(
-                "prompts that are not confusing",
-                measure=lambda lab: lab.after_large_step(confusing=False),
-                bound=">= 0.99",
-            ),
-        ),
-        not_tested=f"few.temperature is above 1/(40 log n) = {most:.3g}" * hot,
-    )
-
-
 def _probes(config: Config) -> Claim:
     chance = 1 / (config.n_subjects - config.n_examples)
     return Claim(
@@ -223,6 +192,33 @@ def _probes(config: Config) -> Claim:
             ),
         ),
         revised="Step 1: left out where n-k < 3, after small sizes were tried",
+    )
+
+
+def _query_row(config: Config) -> Claim:
+    return Claim(
+        "recall.ours.query-row",
+        "The learned row of the query decides which subject is answered for: with rows"
+        " s1 and s3 of W_KQ swapped, the second step answers r*(s1).",
+        "Section 4.3, by edits of W_KQ",
+        "causal",
+        origin="ours",
+        conditions=(
+            Each(
+                "answers for s1",
+                ">= 0.95",
+                lambda lab: lab.answered_first("query swapped"),
+            ),
+        ),
+        nulls=(UNTRAINED,),
+        controls=(
+            Each(
+                "two words swapped: answers for s1",
+                "<= 0.05",
+                lambda lab: lab.answered_first("two words swapped"),
+            ),
+        ),
+        not_tested=pairs_too_hot(config.temperature),
     )
 
 

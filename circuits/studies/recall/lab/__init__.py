@@ -11,37 +11,27 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.hooks import Signal, measure, record
-from circuits.interventions.weights import WeightEdit
 from circuits.lab import once
 from circuits.sites import Site
 from probes.attention import pair_gap, rest_mass, within_pair_ratio
 from probes.linear import LinearProbe, linear_probe
-from probes.measurement import Measurement
-from trained.recall.arms import Setting, sample_arm
-from trained.recall.model import RecallModel, constructed_model
-from trained.recall.scores import (
-    PositionScores,
-    TokenScores,
-    install,
-    relation_quantities,
-)
+from trained.recall.arms import HOT, RAW, Setting
+from trained.recall.config import memory_arm
+from trained.recall.model import RecallModel
 from trained.recall.task import (
     Episodes,
-    Table,
     Vocabulary,
+    all_episodes,
     bayes_ceiling,
-    draw_facts,
 )
-from trained.recall.theory import (
-    optimal_attention,
-    pattern_counts,
-    relation_accuracy,
-)
-from trained.seeding import generator
+from trained.recall.theory import optimal_attention, pattern_counts
 from trained.task import Batch
 
-from . import causes
-from .theory import TheoryLab
+from . import causes, memory
+from .causes import pairs_of
+from .few import two_step_accuracy
+from .samples import SampleLab, by_attention
+from .theory import AnyLab
 
 LAST_ROW = Signal("pattern", lambda pattern, _batch: pattern[:, 0, -1], ("key",))
 """The last token's attention; these models have one head."""
@@ -50,26 +40,28 @@ Quantity = Callable[[RecallModel, Episodes, int], float]
 """(model, unseen episodes, seed) -> a number."""
 
 
-class RecallLab(TheoryLab):
+class RecallLab(SampleLab):
     """A run of the recall study.
 
     `lab.real_model(arm, seed)` and `lab.examples(arm, seed)` give a model with hooks
     and prompts for it.
     """
 
+    def hot(self: AnyLab) -> AnyLab:
+        """A null: the same training at a temperature where a pair is dropped."""
+        return self.derived("hot", lambda: self.other(twin=HOT))
+
+    def raw(self: AnyLab) -> AnyLab:
+        """A null: the memory was not pretrained."""
+        return self.derived("raw", lambda: self.other(twin=RAW))
+
     # Models and prompts.
 
-    @once
     def real_model(self, arm: str, seed: int, step: int | None = None) -> RecallModel:
-        """The real model of an arm; position scores are written into its W_KQ."""
-        stored = self.model(arm, seed, step)
-        if isinstance(stored, RecallModel):
-            return stored
-        assert isinstance(stored, PositionScores)
-        setting = self.settings[arm]
-        model = constructed_model(setting.table(seed), setting.n_examples, seed)
-        install(model, stored.theta.detach(), stored.omega.detach())
-        return model.requires_grad_(False).to(self.device)
+        """A model with a memory, of an arm that has one."""
+        model = self.model(arm, seed, step)
+        assert isinstance(model, RecallModel)
+        return model
 
     def over(self, arm: str, quantity: Quantity) -> list[float]:
         """A quantity of every seed's real model on its unseen episodes."""
@@ -136,13 +128,53 @@ class RecallLab(TheoryLab):
 
     def end_token(self, arm: str) -> list[float]:
         """Attention of the written relation to EoS at the second step."""
-        return [
-            float(self.attention(arm, s, "answer")[self._end(arm, s)])
-            for s in self.seeds_of(arm)
-        ]
+        return self._second_row(arm, lambda row, end: row[end])
 
-    def _end(self, arm: str, seed: int) -> int:
-        return int(self.episodes(arm, seed).relation_step().role("end")[0])
+    def query_lead(self, arm: str) -> list[float]:
+        """Attention of the written relation to the query, above any other key."""
+
+        def lead(row: Tensor, end: int) -> Tensor:
+            others = torch.cat([row[: end - 1], row[end:]])
+            return row[end - 1] - others.max()
+
+        return self._second_row(arm, lead)
+
+    def _second_row(
+        self, arm: str, quantity: Callable[[Tensor, int], Tensor]
+    ) -> list[float]:
+        found = []
+        for seed in self.seeds_of(arm):
+            end = int(self.episodes(arm, seed).relation_step().role("end")[0])
+            found.append(float(quantity(self.attention(arm, seed, "answer"), end)))
+        return found
+
+    def prompt_ratio(self, arm: str) -> list[float]:
+        """The largest ratio inside pairs, prompt by prompt: its median."""
+
+        def median(model: RecallModel, episodes: Episodes, _seed: int) -> float:
+            batch = episodes.relation_step().to(self.device)
+            with torch.no_grad(), record(model, [Site("pattern", 0)]) as seen:
+                model(batch.tokens)
+            rows = seen[Site("pattern", 0)][:, 0, -1]
+            return float(within_pair_ratio(rows, pairs_of(batch)).median())
+
+        return self.over(arm, median)
+
+    # Several models of one kind.
+
+    def memories(self, reading: str) -> list[str]:
+        """The arms of Figure 4 in a reading: all widths, or `fig4b-...`."""
+        every = (memory_arm(reading, width) for width in self.config.pretrained.widths)
+        names = [reading] if reading.startswith("fig4b") else list(every)
+        return [name for name in names if name + self.twin in self.arms] or names[:1]
+
+    def pooled(self, quantity: str, reading: str, **options: bool) -> list[float]:
+        """A quantity of all seeds of all of these."""
+        return [
+            value
+            for arm in self.memories(reading)
+            for value in getattr(self, quantity)(arm, **options)
+        ]
 
     # What the models answer.
 
@@ -175,11 +207,11 @@ class RecallLab(TheoryLab):
 
         return self.over(arm, accuracy)
 
-    def facts_known(self, arm: str, step: int | None = None) -> list[float]:
-        """Accuracy on pretraining facts; a relation counts if it fits the pair."""
+    def facts_known(self, arm: str) -> list[float]:
+        """Accuracy on subjects and answers when the memory was learned."""
         return [
-            _facts_known(
-                self.real_model(arm, seed, step),
+            memory.facts_known(
+                self.real_model(arm, seed, self._learned(arm)),
                 self.settings[arm].table(seed),
                 self.config.pretrained.n_facts,
                 seed,
@@ -187,49 +219,48 @@ class RecallLab(TheoryLab):
             for seed in self.seeds_of(arm)
         ]
 
-    # Figure 3.
+    def _learned(self, arm: str) -> int | None:
+        """The saved step at which the memory of an arm was learned, if it was."""
+        steps = self.arms.get(arm + self.twin, self.arms[arm]).save_steps
+        return next(iter(steps), None) if self.trained else None
 
-    def from_prompts(self, n_subjects: int, mode: str, count: int) -> list[float]:
-        """Accuracy over the ceiling after fine-tuning on so many prompts."""
-        arm = sample_arm(n_subjects, mode, count)
-        return self.each(arm, lambda scores, seed: self._relative(arm, scores, seed))
-
-    def uniform_accuracy(self, n_subjects: int, *, saddle: bool = False) -> list[float]:
-        """The same for uniform attention, or for that of the saddle."""
-        samples = self.config.samples
-        arm = sample_arm(n_subjects, samples.modes[0], samples.sizes[0])
-        scores = PositionScores(self.config.n_examples)
-        if saddle:
-            scores.theta.data[-2:] = -60.0
-        return [self._relative(arm, scores, seed) for seed in self.seeds_of(arm)]
-
-    def _relative(
-        self, arm: str, scores: PositionScores | TokenScores, seed: int
-    ) -> float:
-        episodes = self.episodes(arm, seed)
-        return _by_scores(scores, episodes) / bayes_ceiling(episodes)
-
-    def learning_curve(self, n_subjects: int) -> Measurement:
-        """Accuracy over the ceiling by mode, number of prompts and seed."""
-        samples = self.config.samples
-        values = [
-            [self.from_prompts(n_subjects, mode, count) for count in samples.sizes]
-            for mode in samples.modes
+    def fact_margin(self, arm: str) -> list[float]:
+        """By how many multiples of T a fact's subject or answer wins, on average."""
+        return [
+            memory.fact_margin(
+                self.real_model(arm, seed, self._learned(arm)),
+                self.settings[arm].table(seed),
+                seed,
+            )
+            / self.settings[arm].temperature
+            for seed in self.seeds_of(arm)
         ]
-        return Measurement(
-            values=torch.tensor(values),
-            axes=("mode", "prompts", "seed"),
-            labels={
-                "mode": samples.modes,
-                "prompts": samples.sizes,
-                "seed": self.seeds,
-            },
-            name=f"accuracy over Bayes ceiling, random table, n={n_subjects}",
-            provenance={
-                "run": str(self.run.path),
-                "temperature": self.config.temperature,
-            },
-        )
+
+    # Three subjects.
+
+    def directly(
+        self, arm: str = "direct", *, probability: bool = False
+    ) -> list[float]:
+        """How well the answer is given without a written relation, on all prompts."""
+        return [
+            causes.direct_answer(
+                self.real_model(arm, seed),
+                all_episodes(self.settings[arm].table(seed), 2),
+                self.config.temperature if probability else None,
+            )
+            for seed in self.seeds_of(arm)
+        ]
+
+    def by_two_steps(self, arm: str) -> list[float]:
+        """Share of right answers after the model's own relation, on all prompts."""
+        return [
+            two_step_accuracy(
+                self.real_model(arm, seed),
+                all_episodes(self.settings[arm].table(seed), 2),
+                seed,
+            )
+            for seed in self.seeds_of(arm)
+        ]
 
     # The learned key-query matrix, edited; Figure 2(a)'s model.
 
@@ -237,7 +268,7 @@ class RecallLab(TheoryLab):
         """Share of confusing prompts that decode the confusing relation.
 
         Args:
-            edit: one of `_edits`.
+            edit: one of `causes.position_edits`.
         """
         return self.over(
             "full-random", lambda _, e, s: causes.confused(self._rewired(edit, s), e)
@@ -252,15 +283,24 @@ class RecallLab(TheoryLab):
 
         return self.over("full-random", change)
 
+    def answered_first(self, edit: str) -> list[float]:
+        """How often an edit makes the second step answer for the first subject."""
+
+        def share(_model: RecallModel, episodes: Episodes, seed: int) -> float:
+            edited = self._rewired(edit, seed)
+            batch, wanted = causes.second_step(edited, episodes), episodes.answers[:, 0]
+            return causes.answer_accuracy(edited, batch, episodes, wanted)
+
+        return self.over("full-random", share)
+
     def above_saddle(self, edit: str | None = None) -> list[float]:
         """Accuracy, intact or edited, above that of equal attention on both pairs."""
-        even = PositionScores(2)
-        even.theta.data[-2:] = -60.0
+        even = torch.tensor([0.25] * 4 + [0, 0])
 
         def excess(model: RecallModel, episodes: Episodes, seed: int) -> float:
             judged = self._rewired(edit, seed) if edit else model
             accuracy = causes.relation_accuracy(judged, episodes)
-            return accuracy - _by_scores(even, episodes)
+            return accuracy - by_attention(even, episodes)
 
         return self.over("full-random", excess)
 
@@ -268,23 +308,8 @@ class RecallLab(TheoryLab):
     def _rewired(self, edit: str, seed: int) -> RecallModel:
         model = self.real_model("full-random", seed)
         batch = self.episodes("full-random", seed).relation_step()
-        return causes.rewired(model, self._edits(batch, len(model.W_KQ), seed)[edit])
-
-    def _edits(self, batch: Batch, n_rows: int, seed: int) -> dict[str, WeightEdit]:
-        """Edits of the rows of W_KQ that score the positions, and their controls."""
-        (s1, a1), (s2, a2) = pairs_of(batch).tolist()
-        source = generator(seed, "edits of W_KQ")
-        n_positions = 2 * batch.role("subjects").shape[1] + 3
-        words = n_positions + torch.randperm(n_rows - n_positions, generator=source)
-        across = causes.averaging((s1, s2), (a1, a2))
-        return {
-            "answers swapped": causes.swapping((a1, a2)),
-            "pairs swapped": causes.swapping((s1, s2), (a1, a2)),
-            "two words swapped": causes.swapping((int(words[0]), int(words[1]))),
-            "equal across pairs": across,
-            "equal inside pairs": causes.averaging((s1, a1), (s2, a2)),
-            "random direction": causes.as_large(across, source),
-        }
+        edits = causes.position_edits(batch, len(model.W_KQ), seed)
+        return causes.rewired(model, edits[edit])
 
     # Where the relation and the answer can be read.
 
@@ -361,26 +386,10 @@ def best_attention(setting: Setting, count: int, seed: int) -> Float[Tensor, " k
     return optimal_attention(counts, k, temperature=t)
 
 
-def pairs_of(batch: Batch) -> Int[Tensor, "pair 2"]:
-    """Positions of the examples' (subject, answer) pairs, the same in all prompts."""
-    return torch.stack([batch.role("subjects")[0], batch.role("answers")[0]], 1)
-
-
 def crossed_pairs(batch: Batch) -> Int[Tensor, "pair 2"]:
     """Each subject with the next example's answer: a wrong pairing."""
     subjects, answers = pairs_of(batch).unbind(1)
     return torch.stack([subjects, answers.roll(-1)], 1)
-
-
-@torch.no_grad()
-def _by_scores(scores: PositionScores | TokenScores, episodes: Episodes) -> float:
-    """Accuracy on the relation of the constructed memory under given scores."""
-    data = relation_quantities(episodes)
-    attention = scores.attention(data["tokens"].to(scores.forms.device)).cpu()
-    right = relation_accuracy(
-        attention, data["counts"], scores.forms.cpu(), tolerance=1e-4
-    )
-    return float(right.mean())
 
 
 def _distance(
@@ -390,18 +399,3 @@ def _distance(
     pairs = attention[:-2].reshape(-1, 2)
     ordered = pairs[pairs.sum(1).argsort()].flatten()
     return float((torch.cat([ordered, attention[-2:]]) - optimum).abs().max())
-
-
-@torch.no_grad()
-def _facts_known(model: RecallModel, table: Table, count: int, seed: int) -> float:
-    batch = draw_facts(table, count, generator=generator(seed, "fact test"))
-    predicted = model(batch.tokens.to(model.W_E.device))[:, 0].argmax(1).cpu()
-    words = Vocabulary.of(table)
-    right = predicted == batch.targets
-    asked = batch.targets >= words.relations.start
-    pair = batch.tokens.sort(1).values
-    subject, answer = pair[:, 0], pair[:, 1] - words.n_subjects
-    guess = (predicted - words.relations.start).clamp(0, words.n_relations - 1)
-    is_relation = (predicted >= words.relations.start) & (predicted < words.end)
-    fits = table[guess, subject.clamp_max(words.n_subjects - 1)] == answer
-    return float((right | (asked & is_relation & fits)).double().mean())

@@ -79,6 +79,30 @@ def as_large(edit: WeightEdit, source: torch.Generator) -> WeightEdit:
     return move
 
 
+def pairs_of(batch: Batch) -> Int[Tensor, "pair 2"]:
+    """Positions of the examples' (subject, answer) pairs, the same in all prompts."""
+    return torch.stack([batch.role("subjects")[0], batch.role("answers")[0]], 1)
+
+
+def position_edits(batch: Batch, n_rows: int, seed: int) -> dict[str, WeightEdit]:
+    """Edits of the rows of W_KQ that score the positions, and their controls."""
+    (s1, a1), (s2, a2) = pairs_of(batch).tolist()
+    query = int(batch.role("query")[0])
+    source = generator(seed, "edits of W_KQ")
+    n_positions = 2 * batch.role("subjects").shape[1] + 3
+    words = n_positions + torch.randperm(n_rows - n_positions, generator=source)
+    across = averaging((s1, s2), (a1, a2))
+    return {
+        "answers swapped": swapping((a1, a2)),
+        "pairs swapped": swapping((s1, s2), (a1, a2)),
+        "two words swapped": swapping((int(words[0]), int(words[1]))),
+        "query swapped": swapping((s1, query)),
+        "equal across pairs": across,
+        "equal inside pairs": averaging((s1, a1), (s2, a2)),
+        "random direction": as_large(across, source),
+    }
+
+
 def confused(model: RecallModel, episodes: Episodes) -> float:
     """Share of the prompts with a confusing relation that decode one, ties split."""
     confusing = confusing_relations(episodes)
@@ -114,6 +138,19 @@ def answer_accuracy(
     return tie_split_accuracy(
         answer_logits(model, batch)[:, words.answers].cpu(), wanted
     )
+
+
+def direct_answer(
+    model: RecallModel, episodes: Episodes, temperature: float | None
+) -> float:
+    """Accuracy on the answer at the first step, ties split; or its probability."""
+    words = Vocabulary.of(episodes.table)
+    logits = answer_logits(model, first_step(model, episodes))[:, words.answers].cpu()
+    wanted = episodes.answers[:, -1]
+    if temperature is None:
+        return tie_split_accuracy(logits, wanted)
+    chances = (logits / temperature).softmax(1)
+    return float(chances.gather(1, wanted[:, None]).mean())
 
 
 def without(model: RecallModel, episodes: Episodes, role: str) -> float:

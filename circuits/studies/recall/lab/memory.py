@@ -1,4 +1,7 @@
-"""Is the constructed memory what Lemma 1 and Table 2 say? Functions of a model."""
+"""Is the constructed memory what Lemma 1 and Table 2 say, and what is a learned one?
+
+Functions of a model.
+"""
 
 from collections.abc import Sequence
 
@@ -12,7 +15,13 @@ from circuits.interventions.edit import Put
 from circuits.interventions.part import Part
 from circuits.interventions.passes import answer_logits
 from trained.recall.model import RecallModel
-from trained.recall.task import Episodes, Table, Vocabulary, draw_episodes
+from trained.recall.task import (
+    Episodes,
+    Table,
+    Vocabulary,
+    draw_episodes,
+    draw_facts,
+)
 from trained.recall.theory import pattern_of_relation, quadratic_forms, relation_logits
 from trained.seeding import generator
 
@@ -108,3 +117,25 @@ def _second_step_formula(
     base = subjects.square().sum(1, keepdim=True) + strength.square()
     logits = base.repeat(1, episodes.table.shape[1])
     return logits.scatter_add_(1, episodes.answers, 2 * strength * subjects)
+
+
+@torch.no_grad()
+def facts_known(model: RecallModel, table: Table, count: int, seed: int) -> float:
+    """Accuracy on subjects and answers; several relations may fit a pair of them."""
+    batch = draw_facts(table, count, generator=generator(seed, "fact test"))
+    asked = batch.targets < Vocabulary.of(table).relations.start
+    predicted = model(batch.tokens.to(model.W_E.device))[:, 0].argmax(1).cpu()
+    return float((predicted == batch.targets)[asked].double().mean())
+
+
+@torch.no_grad()
+def fact_margin(model: RecallModel, table: Table, seed: int) -> float:
+    """The right logit minus the largest other, with equal attention on both words."""
+    batch = draw_facts(table, 1000, generator=generator(seed, "fact test"))
+    asked = batch.targets < Vocabulary.of(table).relations.start
+    words = model.W_E[batch.tokens[asked]].sum(1, keepdim=True)
+    logits = (model.memory(words) @ model.W_E.T)[:, 0].cpu()
+    wanted = batch.targets[asked][:, None]
+    right = logits.gather(1, wanted)[:, 0]
+    others = logits.scatter(1, wanted, -torch.inf).amax(1)
+    return float((right - others).mean())

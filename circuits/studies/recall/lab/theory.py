@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,41 +15,36 @@ from circuits.conditions import Share
 from circuits.lab import Lab, once
 from circuits.study import Study
 from probes.attention import rest_mass, within_pair_ratio
-from trained.recall.arms import settings, three_subjects
+from trained.recall.arms import settings
 from trained.recall.config import Config
 from trained.recall.model import RecallModel, constructed_model, two_step_loss
-from trained.recall.scores import PositionScores
-from trained.recall.task import (
-    Episodes,
-    Vocabulary,
-    all_bijections,
-    confusing_relations,
+from trained.recall.slopes import (
+    lead,
+    ratio_rises,
 )
+from trained.recall.task import Episodes, Vocabulary, all_bijections
 from trained.recall.theory import (
     hessian,
-    lead,
-    optimal_attention,
-    pattern_counts,
-    printed_saddle_curvature,
-    quadratic_forms,
-    ratio_rises,
     relation_accuracy,
     relation_loss,
-    saddle_curvature,
 )
+from trained.recall.theory_arms import NOTHING
 from trained.seeding import generator
 from trained.store import Run
 
 from . import memory
+from .optimum import (
+    ACROSS,
+    FORMS,
+    SADDLE,
+    counts,
+    critical_points,
+    curvature_error,
+    least_loss,
+    optimum,
+)
 
 PAIRS = torch.tensor([[0, 1], [2, 3]])
-FORMS = quadratic_forms(2)
-NOTHING = -60.0
-"""The score of a key without attention."""
-SADDLE = torch.tensor([0.0, 0, 0, 0, NOTHING, NOTHING], dtype=torch.float64)
-"""Scores of the attention (1/4, 1/4, 1/4, 1/4, 0, 0)."""
-ALONG = torch.tensor([1.0, 1, -1, -1, 0, 0], dtype=torch.float64) / 2
-ACROSS = torch.tensor([1.0, -1, -1, 1, 0, 0], dtype=torch.float64) / 2
 
 AnyLab = TypeVar("AnyLab", bound="TheoryLab")
 
@@ -66,8 +61,8 @@ class TheoryLab(Lab):
     def __init__(self, study: Study, run: Run) -> None:
         super().__init__(study, run)
         self.settings = settings(self.config)
-        self.stage: int | None = None
-        """The saved step at which the warm-up is looked at; None: its end."""
+        self.early = False
+        """Whether Algorithm 1 is looked at where its first stage ends."""
         self.spoiled = False
         """Whether the constructed memories' values are shuffled."""
         self.builds: Mapping[str, Build] = {}
@@ -91,8 +86,7 @@ class TheoryLab(Lab):
 
     def after_stage_one(self: AnyLab) -> AnyLab:
         """A null: Algorithm 1 without its perturbation and what follows."""
-        step = self.config.warmup.saddle
-        return self.derived("stage one", lambda: self.other(stage=step))
+        return self.derived("stage one", lambda: self.other(early=True))
 
     def spoiled_memory(self) -> "TheoryLab":
         """A null: the memory's values are assigned to the wrong keys."""
@@ -163,52 +157,59 @@ class TheoryLab(Lab):
     # Algorithm 1.
 
     @once
-    def warmup(
-        self, temperature: float, *, symmetric: bool = False, step: int | None = None
-    ) -> "Descent":
-        """The draws of all seeds at one temperature, three subjects.
+    def warmup(self, temperature: float, *, symmetric: bool = False) -> "Descent":
+        """The draws at one temperature, three subjects.
 
         Args:
             temperature: one of `warmup.temperatures`, or `warmup.hot`.
             symmetric: those that were perturbed equally in both pairs.
-            step: a saved step; by default the one that this lab looks at.
         """
         warmup = self.config.warmup
         heats = (*warmup.temperatures, warmup.hot)
         if temperature not in heats:
             raise NotTested(f"no warm-up at T={temperature:g}")
         place = heats.index(temperature), int(symmetric)
-        step = self.stage if step is None else step
-        several = [
-            self.model("warmup", seed, step).theta.detach().cpu()
-            for seed in self.seeds_of("warmup")
-        ]
-        found = [theta.unflatten(0, (len(heats), 2, -1))[place] for theta in several]
-        return Descent(temperature, torch.cat(found))
+        step = warmup.saddle if self.early else None
+        (seed,) = self.seeds_of("warmup")[:1]
+        theta = self.model("warmup", seed, step).theta.detach().cpu()
+        return Descent(temperature, theta.unflatten(0, (len(heats), 2, -1))[place])
 
     def each_temperature(self, quantity: str) -> list[float]:
         """A quantity of `Descent` for the first draw, one value per temperature.
 
-        For stage 1, which has no randomness: its draws and seeds are all equal, and the
+        For stage 1, which has no randomness: its draws are all equal, and the
         temperatures are the replicates.
         """
         firsts = (self.warmup(t).first() for t in self.config.warmup.temperatures)
         return [value for first in firsts for value in getattr(first, quantity)()]
 
     def path_rises(self, temperature: float, *, bare: bool = False) -> list[float]:
-        """Share of the saved steps of stage 2, draw by draw, where psi rises.
+        """Share of the recorded steps of stage 2, draw by draw, where psi rises.
 
         Args:
             temperature: of the draws.
             bare: without the last bit of attention outside the pairs.
         """
-        saved = (*self.config.warmup.path, None)
-        path = torch.stack([self.warmup(temperature, step=s).theta for s in saved])
-        if bare:
-            path[..., 4:] = NOTHING
-        if found := rising_steps(path, temperature):
-            return found
-        raise NotTested("no saved step of a path is past the escape")
+        course, warmup = self.metrics("warmup"), self.config.warmup
+        name = f"{'bare' if bare else 'psi'}{temperature:g}"
+        later = course["step"] > warmup.saddle
+        past, rises = (
+            _digits(course[f"{name}-{what}"][0, later], warmup.draws)
+            for what in ("past", "rises")
+        )
+        spoken = past.any(0)
+        if not spoken.any():
+            raise NotTested("no recorded step of a path is past the escape")
+        return _listed((rises.sum(0) / past.sum(0))[spoken])
+
+    def improvement(self, temperature: float) -> list[float]:
+        """The least loss that a search finds minus that of each draw's limit."""
+        best = least_loss(temperature, self.config.warmup.starts, self.seeds[0])
+        return [best - loss for loss in self.warmup(temperature).limit().loss()]
+
+    def critical_points(self, temperature: float) -> list[float]:
+        """Where the loss is stationary and below log 2 on the pairwise line."""
+        return [float(critical_points(temperature))]
 
     @once
     def _rising(self, temperature: float, seed: int) -> tuple[float, float]:
@@ -227,38 +228,6 @@ class TheoryLab(Lab):
         """Relative error of a formula for the saddle's curvature, by temperature."""
         heats = self.config.warmup.temperatures
         return [curvature_error(t, printed=printed) for t in heats]
-
-    def after_large_step(self, *, confusing: bool) -> list[float]:
-        """Mean probability of the relation after stage 1 of the general case."""
-
-        def probability(scores: PositionScores, seed: int) -> float:
-            episodes = self.episodes("few", seed)
-            loss = relation_loss(
-                scores.theta.detach().softmax(-1)[None],
-                pattern_counts(episodes),
-                scores.forms,
-                temperature=self.config.few.temperature,
-            )
-            asked = confusing_relations(episodes).any(1) == confusing
-            return float((-loss).exp()[asked].mean())
-
-        return self.each("few", probability)
-
-
-def counts() -> Int[Tensor, "1 pattern"]:
-    """Pattern counts of the three-subject prompt."""
-    return pattern_counts(three_subjects())
-
-
-@cache
-def best_of_three(temperature: float) -> Float[Tensor, " key"]:
-    """The attention where the exact loss is least, the lighter pair first."""
-    return optimal_attention(counts(), 2, temperature=temperature)
-
-
-def optimum(temperature: float) -> float:
-    """The lighter pair's weight a*(T) there."""
-    return float(best_of_three(temperature)[0])
 
 
 @dataclass(frozen=True)
@@ -313,6 +282,12 @@ class Descent:
         best = optimum(self.temperature)
         return [abs(weight - best) for weight in self.lighter()]
 
+    def limit(self) -> "Descent":
+        """Without what is left outside the pairs, which falls like 1 / steps only."""
+        bare = self.theta.clone()
+        bare[:, 4:] = NOTHING
+        return Descent(self.temperature, bare)
+
     def heavy_first(self) -> list[Share]:
         """Whether the first pair is the heavy one."""
         first = self.attention[:, 0] > self.attention[:, 2]
@@ -339,13 +314,6 @@ class Descent:
         return _listed(lead(self.theta, counts(), temperature=self.temperature))
 
 
-def curvature_error(temperature: float, *, printed: bool = False) -> float:
-    """Relative error of a formula for the saddle's curvature, against autograd."""
-    formula = printed_saddle_curvature if printed else saddle_curvature
-    exact = float(ALONG @ hessian(SADDLE, counts(), temperature=temperature) @ ALONG)
-    return abs(formula(temperature) / exact - 1)
-
-
 def rising_shares(temperature: float, n_points: int, seed: int) -> tuple[float, float]:
     """Share of random attentions where the largest within-pair ratio rises.
 
@@ -361,27 +329,11 @@ def rising_shares(temperature: float, n_points: int, seed: int) -> tuple[float, 
     return float(rises[condition].mean()), float(rises[~condition].mean())
 
 
-def rising_steps(
-    path: Float[Tensor, "step draw key"], temperature: float
-) -> list[float]:
-    """Share of the steps past the escape where the largest within-pair ratio rises.
-
-    Steps that count have less than 1e-3 on the query, the true relation in the lead,
-    and a ratio above 1.
-
-    Returns:
-        One share for each draw that has such steps.
-    """
-    found = []
-    for theta in path.unbind(1):
-        attention = theta.softmax(-1)
-        past = lead(theta, counts(), temperature=temperature) > 0
-        past &= attention[:, 4] < 1e-3
-        past &= within_pair_ratio(attention, PAIRS) > 1 + 1e-6
-        rises = ratio_rises(theta, counts(), temperature=temperature)
-        if past.any():
-            found.append(float(rises[past].double().mean()))
-    return found
+def _digits(
+    numbers: Float[Tensor, " record"], count: int
+) -> Bool[Tensor, "record draw"]:
+    """The binary digits of whole numbers, the last one first."""
+    return (numbers.long()[:, None] >> torch.arange(count)) % 2 == 1
 
 
 def _listed(values: Float[Tensor, " draw"]) -> list[float]:

@@ -15,6 +15,7 @@ from trained.analogy.config import (
     Config,
     Gpt,
     Head,
+    Labelled,
     Linear,
     Relu,
 )
@@ -27,15 +28,17 @@ from trained.training import train
 
 TINY = Config(
     block=BlockSizes(n_entities=12, d_model=64),
-    head=Head(steps=800),
+    head=Head(steps=800, rounds=4, boost=4.0),
     relu=Relu(n_entities=4, steps=40),
     gpt=Gpt(n_entities=4, width=24, layers=2, heads=2, steps=20),
+    labelled=Labelled(n_labels=6, width=16),
     linear=Linear(layers=4, width=64),
 )
 SEEDS = (0, 1)
 WIRED = Config(
     block=BlockSizes(n_entities=8, d_model=40),
     gpt=Gpt(n_entities=6, width=32, layers=2, heads=1),
+    labelled=Labelled(n_labels=6, width=16),
     linear=Linear(layers=3, width=32),
 )
 Wiring = Callable[[Any, Conclusions | None], None]

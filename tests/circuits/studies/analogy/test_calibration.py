@@ -5,7 +5,8 @@ import torch
 
 from circuits.claims import judge
 from circuits.studies.analogy import STUDY
-from circuits.studies.analogy.lab import AnalogyLab, entity_values
+from circuits.studies.analogy.lab import AnalogyLab
+from circuits.studies.analogy.states import entity_values
 from trained.analogy.theory import Alignment
 from trained.store import shipped
 

@@ -71,6 +71,7 @@ def test_a_network_too_shallow_or_slow_is_not_expected_to_align(change):
     claims = by_id(override(Config(), [change]))
     assert "theory gives" in claims["analogy.depth.linear.two"].not_tested
     assert not by_id(Config())["analogy.depth.linear.two"].not_tested
+    assert not by_id(Config())["analogy.depth.linear.four"].not_tested
 
 
 def test_what_guessing_gives_follows_the_seeds_of_a_null():
@@ -101,6 +102,24 @@ def test_every_measured_value_is_finite(verdicts):
             assert len(outcome.values) in (1, len(SEEDS)), key
 
 
+def test_values_let_go_align_and_transfer(verdicts):
+    """Remark 3 fails at any size: what was frozen is what kept AS_T apart."""
+    verdict = verdicts["analogy.order.block.frozen"]
+    assert verdict.word == "refuted"
+    assert min(verdict.values) == 1
+
+
+def test_without_the_fit_of_every_k_table_5_waits_for_the_paper_preset():
+    quick = by_id(STUDY.preset("quick").config)["analogy.joint.gpt.k"]
+    assert "--preset paper" in quick.not_tested
+    assert not by_id(STUDY.preset("paper").config)["analogy.joint.gpt.k"].not_tested
+
+
+def test_a_weak_stage_1_is_not_asked_for_its_limit():
+    found = by_id(override(Config(), ["values.limit=1"]))
+    assert "the law gives" in found["analogy.joint.block.limit"].not_tested
+
+
 @pytest.mark.parametrize(
     "key",
     [
@@ -109,7 +128,9 @@ def test_every_measured_value_is_finite(verdicts):
         "ours.cause.property",
         "order.block.SA",
         "hop.block.bridge",
-        "ours.frozen.AS_T",
+        "order.block.AS.fails",
+        "order.block.cause",
+        "joint.block.limit",
         "ours.k",
     ],
 )
@@ -125,7 +146,7 @@ def test_what_was_not_trained_is_not_tested(tmp_path):
         parts=("block",),
         curricula=("AS_T",),
         block=BlockSizes(n_entities=4, d_model=19),
-        head=Head(steps=100),
+        head=Head(steps=100, rounds=1, first_round=50),
     )
     lab = AnalogyLab(STUDY, trained(tmp_path, config))
     found = by_id(config)

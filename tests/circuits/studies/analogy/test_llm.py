@@ -1,57 +1,72 @@
 """Facts about look-alikes: prompts, lists and readings, planted and on tiny models."""
 
-import random
+import json
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
 
+from circuits.claims import judge
 from circuits.confirm import confirm_language
+from circuits.interventions.edit import Keep
 from circuits.models.language_model import LanguageModel
-from circuits.models.tuned import fine_tuned
+from circuits.models.tuned import fine_tuned, fine_tuned_phases
 from circuits.studies.analogy import STUDY
 from circuits.studies.analogy.llm.claims import Settings
 from circuits.studies.analogy.llm.data import (
     AS,
+    CURRICULA,
     JOINT,
+    REPLAY,
     SA,
-    category_tokens,
+    Lessons,
     draw,
     lists,
+    sentence,
     subjects,
     written,
 )
 from circuits.studies.analogy.llm.lab import (
     AnalogyLanguageLab,
+    Pairs,
+    Reading,
     alignment,
+    exact,
+    kept_states,
     layer_alignment,
     read,
-    successes,
+    restricted,
 )
 from tests.word_models import word_model
 from trained.analogy.facts import (
     Fact,
     attribution_sentence,
     load_facts,
-    permuted_categories,
     similarity_sentence,
 )
+from trained.config import override
+from trained.errors import BadInput
 from trained.finetuning_config import FineTuning
 
-SHORT = FineTuning(epochs=15, batch_size=16, lr=0.01, last_layers=2)
-SETTINGS = Settings(n_facts=6, n_aligned=12, tuning=SHORT)
+SHORT = FineTuning(epochs=20, batch_size=16, lr=0.01)
+SETTINGS = Settings(n_facts=6, n_aligned=12, resamples=100, tuning=SHORT)
 FALCON = Fact("Falcon", "Kestrel", "diving at prey", "CapableOf", "raptor")
 TEXTS = [
-    sentence(fact, subject)
+    text(fact, subject)
     for fact in (FALCON, *load_facts())
     for subject in (fact.subject1, fact.subject2)
-    for sentence in (similarity_sentence, attribution_sentence)
+    for text in (similarity_sentence, attribution_sentence)
 ]
 
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     return word_model(TEXTS)
+
+
+def some(n: int, seed: int = 0) -> list[Fact]:
+    return draw(load_facts(), n, 2, seed).real
 
 
 def text_at(model: LanguageModel, names: list[str], role: str) -> list[str]:
@@ -64,28 +79,36 @@ def text_at(model: LanguageModel, names: list[str], role: str) -> list[str]:
 
 
 def test_lists_by_hand(model: LanguageModel) -> None:
-    found = lists(model, [FALCON])
-    assert [tuple(fact) for fact in found["similarity"]] == [
-        ("<s>Falcon is capable of", " diving at prey"),
-        ("<s>Kestrel is capable of", " diving at prey"),
+    owl = Fact("Owl", "Hawk", "night", "AtLocation", "bird")
+    found = lists(model, [FALCON, owl])
+    assert tuple(found["source"][0]) == ("<s>Falcon is capable of", " diving at prey")
+    assert tuple(found["target"][0]) == ("<s>Kestrel is capable of", " diving at prey")
+    assert [tuple(fact) for fact in found["target permuted"]] == [
+        ("<s>Kestrel is found in", " night"),
+        ("<s>Hawk is capable of", " diving at prey"),
     ]
-    assert [tuple(fact) for fact in found["attribution"]] == [
-        ("<s>Falcon is classified as", " raptor")
-    ]
-    assert [tuple(fact) for fact in found["test"]] == [
-        ("<s>Kestrel is classified as", " raptor")
-    ]
+    assert tuple(found["attribution"][0]) == ("<s>Falcon is classified as", " raptor")
+    assert tuple(found["test"][0]) == ("<s>Kestrel is classified as", " raptor")
+    whole = sentence(found["test"][0])
+    assert tuple(whole) == ("<s>Kestrel", " is classified as raptor")
 
 
 def test_no_curriculum_trains_on_the_test(model: LanguageModel) -> None:
     found = lists(model, load_facts())
     tested = {fact.prompt for fact in found["test"]}
-    for curriculum in (JOINT, SA, AS):
+    for curriculum in CURRICULA.values():
         assert "test" not in curriculum.trained
         for name in curriculum.trained:
             assert not tested & {fact.prompt for fact in found[name]}
     assert SA.phases == AS.phases[::-1]
-    assert JOINT.trained == SA.trained == {"similarity", "attribution"}
+    assert JOINT.trained == SA.trained == AS.trained == REPLAY.trained
+
+
+def test_lessons_by_name() -> None:
+    assert Lessons.named("before") == (None, "real")
+    assert Lessons.named("AS invented") == (AS, "invented")
+    with pytest.raises(BadInput, match="unknown lessons 'late'"):
+        Lessons.named("late")
 
 
 def test_prompts_end_in_the_relation(model: LanguageModel) -> None:
@@ -102,34 +125,63 @@ def test_prompts_end_in_the_relation(model: LanguageModel) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_drawn_categories_begin_differently(model: LanguageModel, seed: int) -> None:
-    facts = draw(model, 20, random.Random(seed))
-    assert len(facts) == len(set(facts)) == 20
-    assert len(category_tokens(model, facts).unique()) == 20
-    assert facts == draw(model, 20, random.Random(seed))
-    assert facts != draw(model, 20, random.Random(seed + 1))
+def test_a_seed_draws_as_many_facts_as_it_is_asked_for() -> None:
+    """Twelve were hard-coded once, and their categories had to begin differently."""
+    one, again = draw(load_facts(), 100, 30, 3), draw(load_facts(), 100, 30, 3)
+    assert one == again
+    assert len(set(one.real)) == 100
+    assert draw(load_facts(), 100, 30, 4).real != one.real
+    assert [f.category for f in one.invented] == [f.category for f in one.real]
+    assert not {f.subject2 for f in one.invented} & {f.subject2 for f in one.real}
+    pairs = zip(one.exchanged, one.real, strict=True)
+    assert all(a.category != b.category for a, b in pairs)
+    with pytest.raises(BadInput, match="300 facts are asked for, there are 206"):
+        draw(load_facts(), 300, 2, 0)
 
 
-def test_successes_by_hand() -> None:
-    # Two facts with categories 3 and 1; token 0 is no category and does not count.
-    logits = torch.tensor(
-        [[9.0, 1, 0, 2], [9, 3, 0, 2], [9, 3, 0, 2], [9, 3, 0, 4]]  # 3, 1, 1, 3
-    )
-    right = successes(logits, torch.tensor([3, 1]))
-    assert right.tolist() == [[1, 1], [0, 0]]
+def test_facts_of_ones_own(tmp_path, model: LanguageModel) -> None:
+    file = tmp_path / "facts.jsonl"
+    rows = [json.dumps(vars(fact)) for fact in load_facts()[:30]]
+    file.write_text("\n".join(rows))
+    settings = override(SETTINGS, [f"facts={file}"])
+    lab = AnalogyLanguageLab(model, settings, (0,))
+    assert set(lab.drawn(0).real) <= set(load_facts()[:30])
+    file.write_text('{"subject1": "Owl"}')
+    with pytest.raises(BadInput, match="line 1"):
+        load_facts(str(file))
+    with pytest.raises(BadInput, match="no such file"):
+        load_facts(str(tmp_path / "none"))
+
+
+def test_restricted_choice_by_hand() -> None:
+    # Categories 3, 1 and 3 again; token 0 is no category and does not count.
+    logits = torch.tensor([[9.0, 1, 0, 2], [9, 3, 0, 2], [9, 3, 0, 2]]).repeat(2, 1)
+    right = restricted(logits, torch.tensor([3, 1, 3]))
+    assert right.tolist() == [[1, 1, 0], [1, 1, 0]]
 
 
 def test_equal_subjects_are_alike_and_others_are_not(model: LanguageModel) -> None:
-    facts = [replace(f, subject2=f.subject1) for f in draw(model, 8, random.Random(0))]
+    facts = [replace(f, subject2=f.subject1) for f in some(8)]
     seen = read(model, facts, SETTINGS)
-    for own, shifted in (seen.similarity, seen.sparse):
-        assert own == pytest.approx(1, abs=1e-5)
-        assert shifted < 0.95
-    assert seen.first == seen.second
-    unrelated = read(model, draw(model, 30, random.Random(0)), SETTINGS)
-    own, shifted = unrelated.sparse
-    assert abs(own - shifted) < 0.1
+    for own, shifted in (seen.similarity, seen.sparse, seen.random, seen.passive):
+        assert own == pytest.approx(torch.ones(8), abs=1e-4)
+        assert shifted.mean() < 0.95
+    own, shifted = read(model, some(30), SETTINGS).passive
+    assert abs(float(own.mean() - shifted.mean())) < 0.1
+
+
+def test_only_the_largest_activations_are_kept_and_the_model_runs_on(
+    model: LanguageModel,
+) -> None:
+    prompts = written(model, ["Falcon", "Tennis ball"])
+    plain = read(model, some(3), SETTINGS)
+    assert not torch.allclose(plain.similarity.own, plain.sparse.own, atol=1e-4)
+    half, all_but_one = (kept_states(model, prompts, Keep(s), 8) for s in (0.5, 0.94))
+    assert not torch.allclose(half, all_but_one, atol=1e-3)
+    drawn = kept_states(model, prompts, Keep(0.5, seed=1), 8)
+    assert not torch.allclose(half, drawn, atol=1e-3)
+    again = kept_states(model, prompts, Keep(0.5, seed=1), 8)
+    assert torch.equal(drawn, again)
 
 
 def test_partners_with_one_embedding_are_aligned(model: LanguageModel) -> None:
@@ -147,21 +199,98 @@ def test_partners_with_one_embedding_are_aligned(model: LanguageModel) -> None:
     assert shifted_mean < 0.2
 
 
-def test_what_is_trained_on_is_learned(model: LanguageModel) -> None:
-    facts = draw(model, 8, random.Random(1))
-    permuted = permuted_categories(facts, generator=random.Random(2))
-    for several in (facts, permuted):
-        assert read(model, several, SETTINGS).first < 0.6
-        trained = fine_tuned(model, JOINT, lists(model, several), 0, SHORT)
-        assert read(trained, several, SETTINGS).first > 0.9
+def test_what_is_taught_is_decoded_as_a_whole(model: LanguageModel) -> None:
+    facts = [f for f in some(40, 1) if " " in f.category][:6]
+    asked = lists(model, facts)
+    assert len(facts) == 6
+    assert exact(model, asked["attribution"]).tolist() == [0] * 6
+    taught = {name: asked[name] for name in (*JOINT.trained, "test")}
+    trained = fine_tuned(model, JOINT, taught, 0, SHORT)
+    assert exact(trained, asked["attribution"]).mean() > 0.9
+    # The first token alone is not enough.
+    short = [f._replace(answer=f.answer + " at") for f in asked["attribution"]]
+    assert exact(trained, short).mean() < 0.5
 
 
-def test_every_claim_is_judged_or_said_not_to_be(model: LanguageModel) -> None:
-    lab = AnalogyLanguageLab(model, SETTINGS, (0,))
-    done = confirm_language(STUDY, lab)
-    words = {v.claim.id: v.word for v in done.verdicts}
-    later = {"analogy.llm.transfer", "analogy.llm.order", "analogy.llm.sparse"}
-    assert {name for name, word in words.items() if word == "not tested"} == later
-    assert all(len(v.values) == 1 for v in done.verdicts if v.claim.id not in later)
-    assert max(lab.excess()) < 0.1
-    assert lab.success("before") != lab.success("joint") or lab.retained("joint") == [1]
+def test_every_phase_can_be_looked_at(model: LanguageModel) -> None:
+    asked = lists(model, some(6))
+    taught = {name: asked[name] for name in (*AS.trained, "test")}
+    early, late = fine_tuned_phases(model, AS, taught, 0, SHORT)
+    assert exact(early, asked["attribution"]).mean() > 0.9
+    assert exact(early, asked["source"]).mean() < 0.5
+    assert exact(late, asked["source"]).mean() > 0.9
+
+
+class Told(AnalogyLanguageLab):
+    """A lab that is told what every lesson gives: shares of facts, and cosines."""
+
+    fit = 1.0
+    given: ClassVar[dict[str, tuple[float, float]]] = {
+        **{"joint": (0.85, 0.8), "SA": (0.72, 0.8), "AS": (0.33, 0.7), "A": (0.2, 0.7)},
+        **{"permuted": (0.2, 0.7), "before": (0.0, 0.9), "replay": (0.7, 0.8)},
+    }
+
+    def reading(self, lessons: str, seed: int) -> Reading:
+        share, cosine = self.given[lessons]
+        noise = torch.randn(100, generator=torch.Generator().manual_seed(seed)) / 1000
+        hits = (torch.arange(100) < round(100 * share)).float()
+        pairs = Pairs(cosine + noise, noise)
+        null = Pairs(noise, noise)
+        return Reading(hits, share, self.fit, share, pairs, pairs, null, pairs)
+
+
+@pytest.fixture(scope="module")
+def told(model: LanguageModel) -> Told:
+    return Told(model, SETTINGS, (0, 1, 2))
+
+
+def word(leaf: str, lab: Told) -> str:
+    claims = {c.id: c for c in STUDY.language_claims(lab.settings)}
+    return judge(claims[f"analogy.llm.{leaf}"], lab).word
+
+
+def test_the_papers_own_values_meet_the_conditions(told: Told) -> None:
+    for leaf in ("transfer", "order", "similarity", "sparse"):
+        assert word(leaf, told) == "confirmed", leaf
+
+
+def test_what_attribution_alone_gives_is_no_transfer(told: Told) -> None:
+    def after(**other: tuple[float, float]) -> Told:
+        return told.other(given={**told.given, **other})
+
+    assert word("transfer", after(A=(0.9, 0.7))) == "refuted"
+    assert word("transfer", after(permuted=(0.9, 0.7))) == "refuted"
+    assert word("order", after(AS=(0.7, 0.7))) == "refuted"
+    assert word("similarity", after(AS=(0.3, 0.9))) == "refuted"
+
+
+def test_premises_that_were_not_learned_leave_nothing_to_judge(told: Told) -> None:
+    for leaf in ("transfer", "order", "similarity", "sparse"):
+        assert word(leaf, told.other(fit=0.9)) == "not tested"
+
+
+def test_the_level_and_invented_names_are_asked_of_the_papers_models() -> None:
+    paper = {
+        c.id: c for c in STUDY.language_claims(STUDY.language_preset("paper").config)
+    }
+    names = {c.name for c in paper["analogy.llm.transfer"].conditions}
+    assert {"joint", "SA", "joint - A only, invented names"} <= names
+    quick = {c.id: c for c in STUDY.language_claims(Settings())}
+    assert "joint" not in {c.name for c in quick["analogy.llm.transfer"].conditions}
+
+
+def test_the_smallest_rate_that_fits_is_taken(model: LanguageModel) -> None:
+    settings = replace(SETTINGS, rates=(1e-6, 0.01, 0.02))
+    lab = AnalogyLanguageLab(model, settings, (0,))
+    assert lab.tuning().lr == 0.01
+
+
+def test_every_claim_is_judged_on_a_tiny_model(model: LanguageModel) -> None:
+    settings = replace(SETTINGS, loss="sentence", invented=True)
+    done = confirm_language(STUDY, AnalogyLanguageLab(model, settings, (0,)))
+    leaves = [v for v in done.verdicts if v.claim.origin == "paper"]
+    assert [leaf.claim.weight for leaf in leaves] == [4, 5, 3, 3]
+    for verdict in done.verdicts:
+        assert verdict.word != "confirmed" or verdict.claim.origin == "ours"
+        fits = verdict.preconditions
+        assert verdict.values or any(c.state != "holds" for c in fits), verdict.claim.id

@@ -11,16 +11,17 @@ from torch import nn
 
 from circuits.confirm import open_lab
 from circuits.report.calibration import calibrate
-from circuits.studies.bridge.lab import hits
+from circuits.studies.bridge.specimen import hits
 from circuits.studies.bridge.substitutes import embedding, gpt
 from trained import store
 from trained.bridge.arms import permutation, world_of
-from trained.bridge.config import Config, Recipe, Task, tied, untied
+from trained.bridge.config import Config, Recipe, Task, untied
 from trained.bridge.config import embedding as embedding_arm
+from trained.bridge.config import gpt as gpt_arm
 from trained.bridge.task import World
 from trained.task import Batch
 
-CONFIG = Config(n_subjects=6, complexity=2)
+CONFIG = Config(n_subjects=6, complexity=2, complexities=(2,))
 GPTS = [partial(gpt, route) for route in ("bridge", "subject", "first")]
 EMBEDDINGS = [partial(embedding, shares) for shares in (True, False)]
 
@@ -45,7 +46,7 @@ def test_wired_models_know_the_single_hops(build: partial, task: Task, kappa: in
 
 @pytest.mark.parametrize("build", [*GPTS, *EMBEDDINGS])
 def test_all_answer_alike_with_identity_and_not_without(build: partial) -> None:
-    arm = embedding_arm if build in EMBEDDINGS else tied
+    arm = embedding_arm if build in EMBEDDINGS else gpt_arm
     world = world_of(CONFIG, arm(), 0)
     assert right(build(CONFIG, arm(), 0), world.two_hop()) == 1
     assert right(build(CONFIG, arm(1, "none"), 0), world.two_hop()) <= 1 / 3
@@ -53,7 +54,7 @@ def test_all_answer_alike_with_identity_and_not_without(build: partial) -> None:
 
 @pytest.mark.parametrize("build", GPTS)
 def test_a_permuted_identity_is_followed(build: partial) -> None:
-    recipe = tied(1, "permuted")
+    recipe = gpt_arm(1, "permuted")
     world, model = world_of(CONFIG, recipe, 0), build(CONFIG, recipe, 0)
     order = permutation(CONFIG, recipe, 0)
     named = world.zero_hop().with_targets(world.bridge[order])

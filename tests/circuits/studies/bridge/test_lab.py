@@ -3,13 +3,16 @@
 The planted models of `substitutes`, whose own tests are in `test_calibration.py`.
 """
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from circuits.interventions.edit import Transplant
-from circuits.studies.bridge.lab import TrainedEmbedding, TrainedGpt, first_step
+from circuits.studies.bridge.lab import half_way
+from circuits.studies.bridge.specimen import TrainedEmbedding
+from circuits.studies.bridge.states import TrainedGpt
 from circuits.studies.bridge.substitutes import SCALE, embedding, gpt
 from trained.bridge.config import Config, direction, untied
 from trained.bridge.config import embedding as k1_embedding
@@ -48,8 +51,8 @@ def test_only_the_shared_state_composes() -> None:
         assert found[0].ood == 1
         assert found[1].ood <= 1 / 3
         # Both hold the code; r1 its token as well, the bridge its token and its place.
-        assert found[0].net_cosine == pytest.approx(6**-0.5, abs=0.05)
-        assert found[1].net_cosine == pytest.approx(0, abs=0.05)
+        assert found[0].alignment == pytest.approx(6**-0.5, abs=0.05)
+        assert found[1].alignment == pytest.approx(0, abs=0.05)
         assert found[0].cosines(0).mean() == pytest.approx(6**-0.5, abs=0.05)
 
 
@@ -74,10 +77,28 @@ def test_exchanged_states_without_the_circuit() -> None:
     assert model.other_bridge() == (1, 0)
 
 
+def test_only_a_first_hop_state_is_read_as_a_bridge() -> None:
+    """What the leaf `align.usable` compares, on the known circuit."""
+    model = wired(shared=True, kappa=3)
+    assert model.into_second_hop() == (1, 0)
+    assert model.noise_into_second_hop().follow <= 1 / 3
+    within, beside = model.span_into_second_hop(), model.random_into_second_hop()
+    assert within.follow == 1
+    assert beside.follow < within.follow
+
+
+def test_answers_are_counted() -> None:
+    composing, failing = wired(shared=True), wired(shared=False)
+    assert composing.ood_hits == (6, 6)
+    assert (composing.single_hops, failing.single_hops) == (1, 1)
+    assert (composing.bridge_answers, composing.ood) == (0, 1)
+    assert failing.ood_hits.hits <= 2
+
+
 def test_an_edit_that_changes_nothing_has_no_effect() -> None:
     model = wired(shared=True)
     same = Transplant(model.world.two_hop())
-    assert model._right("bridge", same) == model.ood
+    assert model._right_after("bridge", same) == model.ood
 
 
 def test_only_bridges_with_the_task_are_read() -> None:
@@ -120,6 +141,9 @@ def test_templates_of_the_closed_form() -> None:
     assert shared.class_lead > 0
     _, plain = optimal(identity=False)
     assert abs(plain.inheritance) < 1e-4
+    # Z[a, c] is p I + q J: a row's standard deviation is p / sqrt(N).
+    assert shared.unevenness == pytest.approx(p / SIZE**0.5, abs=1e-4)
+    assert plain.unevenness < 1e-4
     assert plain.bridge_peak == pytest.approx(0, abs=1e-4)
 
 
@@ -162,8 +186,8 @@ def test_margins_at_sizes_that_no_table_lists(size: int) -> None:
     assert found.relative_gap < 1e-6 < 1e-3 < found.spoiled().relative_gap
 
 
-def test_first_step_of_a_curve() -> None:
+def test_half_way_of_a_curve() -> None:
     steps = torch.tensor([0.0, 5.0, 10.0])
-    curve = torch.tensor([0.1, 0.9, 0.2])
-    assert first_step(steps, curve, 0.8) == 5
-    assert first_step(steps, curve, 0.95) != first_step(steps, curve, 0.95)
+    assert half_way(steps, torch.tensor([0.1, 0.9, 0.2])) == 0
+    assert half_way(steps, torch.tensor([0.1, 0.4, 0.8])) == 5
+    assert math.isnan(half_way(steps, torch.tensor([0.1, 0.4, -0.1])))

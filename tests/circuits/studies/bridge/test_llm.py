@@ -1,67 +1,45 @@
-"""Two-hop questions: lenders, scores and layers by construction and on tiny models."""
+"""The experiment on language models: its arithmetic by hand, and on tiny models."""
 
-import random
-from dataclasses import replace
+import json
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import torch
 
-from circuits.claims import NotTested
-from circuits.confirm import confirm_language
+from circuits.claims import NotTested, judge
 from circuits.models.language_model import LanguageModel
-from circuits.models.tuned import fine_tuned
 from circuits.studies.bridge import STUDY
 from circuits.studies.bridge.llm.claims import Settings
-from circuits.studies.bridge.llm.data import (
-    ATTRIBUTES,
-    FIRST,
-    IDENTITY,
-    PLAIN,
-    Place,
-    Question,
-    answered,
-    lenders,
-    log_probs,
-    other_countries,
-    places,
-    questions,
-    single_hops,
-    usable,
-)
+from circuits.studies.bridge.llm.experiment import bridge_llm
 from circuits.studies.bridge.llm.lab import (
+    SAME,
     Answers,
     BridgeLanguageLab,
-    Omitted,
-    Rise,
-    TwoHop,
-    best_alignment,
-    bridge_rank,
-    omitted,
-    one_hop,
-    rise,
-    two_hop,
+    restricted_answers,
+    scores,
+    taught,
 )
+from circuits.studies.bridge.llm.landmarks import landmarks
+from circuits.studies.bridge.llm.layers import best_alignment, bridge_rank
+from circuits.studies.bridge.llm.resampled import Bootstrap, Unchanged, strata
+from circuits.studies.bridge.llm.rows import Drawn, Row, lenders
 from tests.word_models import word_model
 from trained.config import override
 from trained.errors import BadInput
 from trained.finetuning_config import FineTuning
 
-SETTINGS = Settings(tuning=FineTuning(epochs=20, batch_size=16, lr=0.01, last_layers=2))
-AFTER = (SETTINGS.landmark_after, SETTINGS.object_after)
-
-PERU = Place("Machu Picchu", "Peru", "Lima", "Spanish")
-CHILE = Place("The Atacama Desert", "Chile", "Santiago", "Spanish")
-SPAIN = Place("The Alhambra", "Spain", "Madrid", "Spanish")
-GAUDI = Place("The Sagrada Familia", "Spain", "Madrid", "Spanish")
-JAPAN = Place("Mount Fuji", "Japan", "Tokyo", "Japanese")
-ITALY = Place("Mount Etna", "Italy", "Rome", "Italian")
-
+ROWS = landmarks()
 TEXTS = [
-    f"{template.format(subject)} {place.country} {place.capital} {place.language}"
-    for place in places()
-    for subject in (place.landmark, place.country)
-    for template in (FIRST, IDENTITY, *(a.second for a in ATTRIBUTES), "{}")
-] + [a.both.format("x") for a in ATTRIBUTES]
+    f"{text} {row.e1} {row.e2} {row.e3}"
+    for row in ROWS
+    for text in (row.hop1, row.hop2, row.two_hop, SAME.format(row.e2))
+]
+SETTINGS = Settings(
+    bridges=8,
+    least_rows=1,
+    tuning=FineTuning(epochs=20, batch_size=16, lr=0.01, last_layers=2),
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,168 +47,185 @@ def model() -> LanguageModel:
     return word_model(TEXTS)
 
 
-def silent(model: LanguageModel) -> LanguageModel:
+def silent() -> LanguageModel:
     """The model without blocks: every state is a token's embedding."""
     copied = word_model(TEXTS)
     with torch.no_grad():
         for name, weight in copied.module.named_parameters():
             if "o_proj" in name or "down_proj" in name:
                 weight.zero_()
-    assert copied.d_vocab == model.d_vocab
     return copied
 
 
-def test_the_facts_are_consistent() -> None:
-    known: dict[str, tuple[str, str]] = {}
-    for place in places():
-        told = (place.capital, place.language)
-        assert known.setdefault(place.country, told) == told
-        # Nothing in a landmark's name gives its country or capital away.
-        assert place.country not in place.landmark
-        assert place.capital not in place.landmark
-    assert len({place.landmark for place in places()}) == len(places())
+def claim(name: str) -> object:
+    return next(c for c in STUDY.language_claims(SETTINGS) if c.id == name)
 
 
-def test_questions_by_hand() -> None:
-    capital, language = questions([PERU])
-    assert capital.two_hop == (
-        "The capital city of the country in which Machu Picchu is located is"
+def said(two_hop: list[int], omitted: list[float], **others: list[float]) -> Answers:
+    """Four rows whose single hops are right after fine-tuning."""
+    nothing = torch.zeros(len(two_hop))
+    given = {name: torch.tensor(values) for name, values in others.items()}
+    fields = dict.fromkeys(("other_object", "other_subject"), nothing) | given
+    hops = {"hop1": nothing + 1, "hop2": nothing + 1} | given
+    return Answers(
+        **{**fields, **hops},
+        two_hop=torch.tensor(two_hop).float(),
+        omitted=torch.tensor(omitted),
+        best=("",) * len(two_hop),
     )
-    assert capital.omitting("Mount Fuji") == "The capital city of Mount Fuji is"
-    assert (capital.object, language.object) == ("Lima", "Spanish")
-    assert (capital.kind, language.kind) == (0, 1)
-
-
-def test_single_hops_never_hold_two_hops() -> None:
-    facts = single_hops([SPAIN, GAUDI, JAPAN], start="<s>")
-    assert {name: len(several) for name, several in facts.items()} == {
-        "first": 3,
-        "second": 4,
-        "same": 2,
-    }
-    prompts = [fact.prompt for several in facts.values() for fact in several]
-    asked = questions([SPAIN, GAUDI, JAPAN])
-    tested = {f"<s>{q.two_hop}" for q in asked}
-    tested |= {f"<s>{q.omitting(q.place.landmark)}" for q in asked}
-    assert not tested & set(prompts)
-
-
-def test_lenders_by_hand() -> None:
-    asked = questions([PERU, CHILE, SPAIN, GAUDI, JAPAN, ITALY])
-    capitals, languages = lenders(asked, *AFTER)[:6], lenders(asked, *AFTER)[6:]
-    # Three on from Peru is Gaudi's Spain, five on is Italy.
-    assert (capitals[0].landmark, capitals[0].object) == (GAUDI.landmark, "Rome")
-    # Spanish is spoken there too: the next with another language is Japan.
-    assert (languages[0].landmark, languages[0].object) == (JAPAN.landmark, "Italian")
-    # Five on from Spain is Chile; three on is Italy.
-    assert (capitals[2].landmark, capitals[2].object) == (ITALY.landmark, "Santiago")
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_what_is_lent_is_wrong_for_the_borrower(seed: int) -> None:
-    several = random.Random(seed).sample(places(), 12)
-    country = {place.landmark: place for place in places()}
-    asked = questions(several)
-    for question, lender in zip(asked, lenders(asked, *AFTER), strict=True):
-        lent = Question(country[lender.landmark], question.attribute)
-        assert lent.place.country != question.place.country
-        assert len({question.object, lent.object, lender.object}) == 3
-    for place, other in zip(several, other_countries(several), strict=True):
-        assert place.country != other
-
-
-def test_equal_answers_cannot_be_lent() -> None:
-    with pytest.raises(BadInput, match="answered by Spanish"):
-        lenders(questions([PERU, CHILE, SPAIN])[3:], *AFTER)
-    assert other_countries([SPAIN, GAUDI, PERU]) == ("Peru", "Peru", "Spain")
-
-
-def test_answers_are_compared_within_their_kind() -> None:
-    scores = torch.tensor([[9.0, 1.0, 2.0, 5.0], [9.0, 3.0, 1.0, 7.0], [0, 1.0, 2, 9]])
-    answers = torch.tensor([1, 2, 0])
-    # Tokens 1 and 2 compete in the first two; the third has no rival.
-    assert answered(scores, answers, [0, 0, 1]).tolist() == [2, 1, 0]
-
-
-def test_rises_by_hand() -> None:
-    zero = torch.zeros(2)
-    before = Omitted(zero, zero, zero, zero)
-    after = Omitted(
-        own=torch.tensor([3.0, 1.0]),
-        other_object=torch.tensor([1.0, 1.0]),
-        lent=torch.tensor([1.0, 1.0]),
-        lent_other_object=torch.tensor([1.0, 0.5]),
-    )
-    assert rise(before, after).own.tolist() == [2, 0]
-    assert rise(before, after).lent.tolist() == [0, 0.5]
-    assert after.excess == 1
-    # What all objects gain alike is no rise.
-    more = replace(after, own=after.own + 5, other_object=after.other_object + 5)
-    assert torch.equal(rise(before, more).own, rise(before, after).own)
 
 
 class PlantedLab(BridgeLanguageLab):
-    """Seed by seed, which of two questions are right is given; so are the rises."""
+    """Every bridge has four rows: of S1, S2, S3, and one that never learned hop 1.
 
-    right = ((True, True), (True, False), (False, False))
+    What each fine-tuning says is given; `spoiled` changes it.
+    """
 
-    def after(self, seed: int, *, identity: bool = False) -> Answers:
-        assert not identity
-        right, nothing = torch.tensor(self.right[seed]), torch.zeros(2)
-        said = TwoHop(right, ~right)
-        return Answers(1.0, said, Omitted(nothing, nothing, nothing, nothing))
+    def __init__(self, model: LanguageModel, settings: Settings) -> None:
+        super().__init__(model, settings, (0,))
+        self.spoiled: dict[str, Answers] = {}
 
-    def rise(self, _seed: int) -> Rise:
-        return Rise(own=torch.tensor([3.0, 1.0]), lent=torch.tensor([0.5, 1.0]))
+    def drawn(self, seed: int) -> Drawn:
+        del seed
+        chosen = [row for row in ROWS if row.e2 in ("Spain", "Italy", "Ireland")]
+        return Drawn(tuple(sorted(chosen, key=lambda row: row.e2)), ())
+
+    def said(self, seed: int, tuning: str) -> Answers:
+        n = len(self.drawn(seed).rows) // 4
+        low = [0.1, 0.1, 0.1, 0.1] * n
+        known: dict[str, Answers] = {
+            "before": said([1, 0, 0, 0] * n, low, hop1=[0.0] * 4 * n),
+            "true": said(
+                [1, 1, 0, 0] * n,
+                [0.7, 0.9, 0.2, 0.1] * n,
+                other_object=[0.1] * 4 * n,
+                hop1=[1.0, 1.0, 1.0, 0.0] * n,
+            ),
+            "permuted": said([1, 0, 0, 0] * n, [0.2, 0.2, 0.1, 0.1] * n),
+            "second": said([1, 0, 0, 0] * n, [0.3, 0.2, 0.1, 0.1] * n),
+            "identity": said([1, 1, 0, 0] * n, low),
+        }
+        return (known | self.spoiled)[tuning]
 
 
-def test_a_seed_without_wrong_answers_says_nothing_of_subsets(
-    model: LanguageModel,
+@pytest.fixture
+def planted(model: LanguageModel) -> PlantedLab:
+    return PlantedLab(model, SETTINGS)
+
+
+def test_subsets_and_rises_by_hand(planted: PlantedLab) -> None:
+    n = len(planted.drawn(0).rows) // 4
+    assert n == 3
+    masks = {s: planted.subset(0, s).tolist() for s in ("S1", "S2", "S3", "S12")}
+    assert masks["S1"] == [True, False, False, False] * n
+    assert masks["S2"] == [False, True, False, False] * n
+    # The fourth row is wrong after, but it never learned its first hop.
+    assert masks["S3"] == [False, False, True, False] * n
+    assert masks["S12"] == [True, True, False, False] * n
+    assert planted.rise("S2") == pytest.approx([0.8] * len(planted.rise("S2")))
+    beyond = planted.rise("S1", beyond="permuted")
+    assert beyond == pytest.approx([0.5] * len(beyond))
+    beyond = planted.rise("S2", beyond="other object")
+    assert beyond == pytest.approx([0.7] * len(beyond))
+    half = planted.against_half("S3")
+    assert sum(half) / len(half) == pytest.approx(0.1 - 0.4)
+
+
+def test_the_planted_effect_is_confirmed(planted: PlantedLab) -> None:
+    for name in ("omit-rise", "still-wrong", "identity-no-gain"):
+        found = judge(claim(f"bridge.llm.{name}"), planted)
+        assert found.word == "confirmed", found.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "tuning", "answers", "word"),
+    [
+        # Wrong bridges raise the object as much: it is no bridge.
+        ("omit-rise", "permuted", said([1, 1, 0, 0] * 3, [0.7, 0.9, 0.2, 0.1] * 3), 0),
+        ("omit-rise", "second", said([1, 1, 0, 0] * 3, [0.8, 0.9, 0.2, 0.1] * 3), 1),
+        # The identity lines help after all.
+        ("identity-no-gain", "identity", said([1, 1, 1, 1] * 3, [0.1] * 12), 0),
+    ],
+)
+def test_nulls_and_effects_that_should_not_be(
+    planted: PlantedLab, name: str, tuning: str, answers: Answers, word: int
 ) -> None:
-    lab = PlantedLab(model, SETTINGS, (0, 1, 2))
-    assert (lab.right_lead("own"), lab.right_lead("lent")) == ([2.0], [-0.5])
-    with pytest.raises(NotTested, match="right and wrong"):
-        PlantedLab(model, SETTINGS, (0, 2)).right_lead("own")
+    planted.spoiled = {tuning: answers}
+    found = judge(claim(f"bridge.llm.{name}"), planted)
+    assert found.word == ("refuted", "inconclusive")[word], found.reason
 
 
-def test_omitted_reads_the_object_after_each_landmark(model: LanguageModel) -> None:
-    several = usable(model)[:6]
-    seen = omitted(model, several, SETTINGS)
-    asked = questions(several)
-    lent = lenders(asked, *AFTER)
-    row = 7
-    texts = [asked[row].omitting(x) for x in (several[1].landmark, lent[row].landmark)]
-    own, other = log_probs(model, texts, SETTINGS.at_once)
-    objects = [model.token(f" {x}") for x in (asked[row].object, lent[row].object)]
-    expected = torch.stack([own[objects[0]], own[objects[1]], other[objects[0]]])
-    found = torch.stack([seen.own[row], seen.other_object[row], seen.lent[row]])
-    torch.testing.assert_close(found, expected)
+def test_what_was_not_taught_is_not_judged(planted: PlantedLab) -> None:
+    planted.spoiled = {"true": planted.said(0, "before")}
+    found = judge(claim("bridge.llm.omit-rise"), planted)
+    assert found.word == "not tested"
+    assert "single hops" in found.reason
+    many = PlantedLab(planted.model, override(SETTINGS, ["least_rows=9"]))
+    with pytest.raises(NotTested, match="S3: 3 rows, 9 are needed"):
+        many.rise("S3")
 
 
-def test_single_hops_are_learned_and_two_hops_are_not(model: LanguageModel) -> None:
-    several = usable(model)[:12]
-    assert one_hop(model, several, SETTINGS) < 0.3
-    facts = single_hops(several, "<s>")
-    trained = fine_tuned(model, PLAIN, facts, 0, SETTINGS.tuning)
-    assert one_hop(trained, several, SETTINGS) > 0.9
-    # Without pretraining there is no bridge.
-    assert two_hop(trained, several, SETTINGS).accuracy < 0.5
+def test_bootstrap_over_bridges() -> None:
+    condition = Bootstrap("x", "> 0", lambda _lab: [])
+    assert condition.interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
+    low, high = condition.interval([0.0, 1.0] * 20)
+    assert 0.3 < low < 0.4 < 0.6 < high < 0.7
+    # Groups are resampled apart: only the spread within them counts.
+    apart = strata([("a", 1.0, [3.0, 3.0]), ("b", -0.5, [2.0, 2.0, 2.0])])
+    assert condition.interval(apart) == pytest.approx((2.0, 2.0))
 
 
-def test_a_planted_country_is_found_and_an_absent_one_is_not(
-    model: LanguageModel,
-) -> None:
-    several = list({p.landmark.split()[-1]: p for p in usable(model)}.values())
-    plain = silent(model)
-    assert abs(bridge_rank(plain, several, SETTINGS.at_once)) < 0.5
-    planted = silent(model)
+def test_no_significant_effect_needs_a_narrow_interval() -> None:
+    condition = Unchanged("gain", "in [-0.1, 0.1]", lambda _lab: [])
+    assert condition.state([0.0] * 10) == "holds"
+    assert condition.state([-1.0, 1.0] * 5) == "open"
+    assert condition.state([0.05] * 10) == "fails"
+
+
+def test_taught_facts_hold_no_two_hops() -> None:
+    rows = tuple(row for row in ROWS if row.e2 in ("Spain", "Italy", "Peru"))
+    lists = taught(Drawn(rows, ()), begin="<s>")
+    prompts = {fact.prompt for facts in lists.values() for fact in facts}
+    tested = {f"<s>{row.two_hop}" for row in rows}
+    tested |= {f"<s>{row.omitting(row.e1)}" for row in rows}
+    assert not tested & prompts
+    true = {fact.prompt: fact.answer for fact in lists["first"]}
+    wrong = {fact.prompt: fact.answer for fact in lists["wrong first"]}
+    # The same prompts and answers, every subject told of another bridge.
+    assert true.keys() == wrong.keys()
+    assert set(true.values()) == set(wrong.values())
+    assert all(true[prompt] != wrong[prompt] for prompt in true)
+    assert [fact.answer for fact in lists["same"]] == [" Peru", " Italy", " Spain"]
+
+
+def test_scores_are_of_all_tokens_of_an_answer(model: LanguageModel) -> None:
+    text, answer = ROWS[0].hop2, "Lima Spanish"
+    found = scores(model, [(text, answer)]).logprob
+    prompts = model.prompts([f"<s>{text} {answer}"])
+    logits = model(prompts.tokens, prompts.mask).float().log_softmax(-1)[0]
+    last = prompts.tokens[0, -2:]
+    expected = logits[-3, last[0]] + logits[-2, last[1]]
+    torch.testing.assert_close(found[0].float(), expected)
+
+
+def test_restricted_answers_are_of_the_same_relation(model: LanguageModel) -> None:
+    rows = ROWS[:8]
+    kinds = {r2: {r.e3 for r in rows if r.r2 == r2} for r2 in ("capital", "language")}
+    best = restricted_answers(model, rows)
+    assert all(word in kinds[row.r2] for row, word in zip(rows, best, strict=True))
+
+
+def test_a_planted_bridge_is_found_and_an_absent_one_is_not() -> None:
+    several = list({row.e1.split()[-1]: row for row in ROWS}.values())
+    assert abs(bridge_rank(silent(), several, 16)) < 0.5
+    planted = silent()
     embedding = planted.module.get_input_embeddings().weight
     with torch.no_grad():
-        for place in several:
-            country = planted.token(f" {place.country}")
-            last = planted.tokenizer.encode(f" {place.landmark}")[-1]
-            embedding[last] = planted.readout.unembedding[:, country]
-    assert bridge_rank(planted, several, SETTINGS.at_once) > 1
+        for row in several:
+            bridge = planted.token(f" {row.e2}")
+            last = planted.tokenizer.encode(f" {row.e1}")[-1]
+            embedding[last] = planted.readout.unembedding[:, bridge]
+    assert bridge_rank(planted, several, 16) > 1
 
 
 def test_alignment_of_planted_states() -> None:
@@ -243,32 +238,32 @@ def test_alignment_of_planted_states() -> None:
     assert abs(null) < 0.2
 
 
-def test_alignment_is_absent_where_nothing_was_learned(model: LanguageModel) -> None:
-    # One order of landmarks is noisy: 24 judged pairs in 32 dimensions.
-    lab = BridgeLanguageLab(model, SETTINGS, tuple(range(8)))
-    own, other = torch.tensor([lab.alignment(seed) for seed in lab.seeds]).mean(0)
-    assert own < 0.1
-    assert abs(own - other) < 0.2
+def test_the_whole_experiment_on_a_tiny_model(
+    model: LanguageModel, tmp_path: Path
+) -> None:
+    """From a file of the shared schema; without pretraining there is no bridge."""
+    entries = [{**asdict(row), "mention": "x"} for row in ROWS]
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps(entries))
+    found = bridge_llm(model, file, SETTINGS, seeds=(0,))
+    paper = [v for v in found.verdicts if v.claim.origin == "paper"]
+    assert len(paper) == 3
+    assert sum(v.claim.weight for v in paper) == 9
+    assert all(v.preconditions[0].state == "holds" for v in paper if v.preconditions)
+    assert not [v.claim.id for v in paper[:2] if v.passed]
+    assert str(file) in paper[0].claim.statement
+    assert all(v.word != "not tested" for v in found.verdicts if v not in paper)
 
 
-def test_every_claim_is_judged(model: LanguageModel) -> None:
-    lab = STUDY.language_lab(model, SETTINGS, (0,))
-    found = confirm_language(STUDY, lab)
-    tested = [v for v in found.verdicts if v.claim.origin == "ours"]
-    assert all(len(v.values) == 1 for v in tested)
-    assert {v.word for v in found.verdicts if v not in tested} == {"not tested"}
-    assert min(found["bridge.ours.llm.one-hop"].values) > 0.9
-    assert max(found["bridge.ours.llm.two-hop"].values) < 0.5
-
-
-def test_too_few_landmarks_are_not_judged(model: LanguageModel) -> None:
-    many = override(SETTINGS, ["least_places=1000"])
-    found = confirm_language(STUDY, STUDY.language_lab(model, many, (0,)))
-    assert {v.word for v in found.verdicts} == {"not tested"}
+def test_lenders_of_rows_are_of_their_kind() -> None:
+    rows: list[Row] = ROWS[:12]
+    for own, other in zip(rows, lenders(rows), strict=True):
+        assert own.r2 == other.r2
+        assert own.e3 != other.e3
 
 
 @pytest.mark.parametrize(
-    "assignment", ["n_places=3", "least_places=0", "at_once=0", "object_after=0"]
+    "assignment", ["bridges=3", "rows=0", "at_once=0", "two_hop_share=-1"]
 )
 def test_impossible_settings_are_refused(assignment: str) -> None:
     with pytest.raises(BadInput):

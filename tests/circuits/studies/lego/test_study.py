@@ -15,7 +15,8 @@ from circuits.studies.lego.lab import LegoLab
 from probes.figures import save
 from trained import store
 from trained.errors import BadInput
-from trained.lego.config import PRESETS, Config, Folded, SelfTraining, Theory
+from trained.lego.config import Config, Folded, SelfTraining, Theory
+from trained.lego.presets import PRESETS
 
 LEAVES = {
     *("learn.theory", "learn.joint"),
@@ -103,7 +104,7 @@ def test_without_theory_groups_its_leaves_are_not_tested(lab: LegoLab) -> None:
     without = lab.other(config=config, arms=arms)
     for name in ("lego.self.doubling", "lego.conc.phases", "lego.ffn.shape"):
         (claim,) = (c for c in claims(config) if c.id == name)
-        assert judge(claim, without).reason.startswith("this run has no arm theory-")
+        assert judge(claim, without).reason.startswith("theory.groups ")
     with pytest.raises(BadInput, match="this run has no theory models"):
         FIGURES["theory"](without)
 

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from circuits.studies.recall import STUDY
 from circuits.studies.recall.lab import RecallLab
 from circuits.studies.recall.lab.memory import shuffled
-from circuits.studies.recall.lab.theory import SADDLE
+from circuits.studies.recall.lab.optimum import SADDLE
 from circuits.studies.recall.substitutes import LOOKS_AT_QUERY, scores
 from trained.config import as_dict
-from trained.recall.config import Config, Partial, Samples, Warmup
+from trained.recall.config import Config, Partial, Pretrained, Samples
 from trained.recall.model import RecallModel, constructed_model
 from trained.recall.scores import PositionScores, install
 from trained.recall.task import Table
+from trained.recall.theory_config import Few, FirstStep, Rate, Warmup
 from trained.store import Run
 
 Build = Callable[[Any, int], nn.Module]
@@ -30,11 +31,23 @@ TINY = Config(
     n_relations=20,
     full_steps=2,
     full_batch=32,
+    direct_steps=2,
     n_test=200,
     n_probe=300,
-    warmup=Warmup(draws=2, steps=4, escape_steps=4, stride=1, points=2000),
-    partial=Partial(steps=3, population=32),
-    samples=Samples(subjects=(6,), sizes=(1, 4), steps=3),
+    warmup=Warmup(draws=2, steps=4, escape_steps=4, stride=1, points=2000, starts=2),
+    few=Few(
+        subjects=(5, 7),
+        sizes=(1, 8, 16, 32),
+        draws=2,
+        reach=0.01,
+        n_test=100,
+        n_decode=9,
+    ),
+    first_step=FirstStep(subjects=8, prompts=32, draws=1),
+    rate=Rate(subjects=8, draws=2, reach=0.02, temperatures=(0.008, 0.004)),
+    partial=Partial(steps=3, subjects=(6,), quarter=7, draws=2, population=100),
+    samples=Samples(subjects=(6,), sizes=(1, 8), steps=3),
+    pretrained=Pretrained(steps=0),
 )
 """Everything is trained, and hardly."""
 
@@ -87,10 +100,21 @@ def descended(config: Config, theta: Tensor, at_first: Tensor = SADDLE) -> Build
     copies = (len(warmup.temperatures) + 1) * 2 * warmup.draws
 
     def build(step: int | None, _seed: int) -> PositionScores:
-        still = torch.zeros(copies, 13)
-        model = PositionScores(2, perturbations=still, dtype=torch.float64)
+        model = PositionScores(2, torch.zeros(copies, 13, dtype=torch.float64))
         end = at_first if step == warmup.saddle else theta
         model.theta.data = end.double().expand(copies, 6).clone()
         return model
 
     return build
+
+
+def gridded(lab: RecallLab, arm: str, theta: Tensor, omega: Tensor) -> RecallLab:
+    """The lab with an arm of position scores whose copies all have the given ones."""
+
+    def build(lab: RecallLab, seed: int, _step: int | None) -> PositionScores:
+        model = PositionScores(2, lab.arms[arm].build(seed).perturbation.detach())
+        model.theta.data = theta.double().expand_as(model.theta).clone()
+        model.omega.data = omega.double().expand_as(model.omega).clone()
+        return model
+
+    return lab.with_models({**lab.builds, arm: build})

@@ -17,7 +17,15 @@ from tests.circuits.studies.recall.planted import TINY, lab_of
 from trained.config import as_dict, override
 from trained.errors import BadInput
 from trained.recall.arms import arms
-from trained.recall.config import PAPER, QUICK, Config, Pretrained, Samples, Triple
+from trained.recall.config import (
+    PAPER,
+    QUICK,
+    READINGS,
+    Config,
+    Pretrained,
+    Samples,
+    Triple,
+)
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import train
@@ -47,9 +55,16 @@ ALL = replace(
     TINY,
     n_subjects=7,
     n_relations=12,
-    n_probe=600,
     triple=Triple(steps=1, relations=20),
-    pretrained=Pretrained(steps=1, batch=16),
+    pretrained=Pretrained(
+        steps=1,
+        fine_steps=1,
+        triple_steps=1,
+        batch=16,
+        readings=READINGS,
+        widths=(1, 2),
+    ),
+    samples=replace(TINY.samples, beyond=(16,), modes=("adam", "gd")),
 )
 
 
@@ -73,6 +88,16 @@ def test_the_tree_is_whole(name):
     ours = [claim.id for claim in found if claim.origin == "ours"]
     assert all(key.startswith("recall.ours.") for key in ours)
     assert all(claim.statement.endswith(".") and claim.source for claim in found)
+
+
+def test_every_leaf_is_measured_at_the_papers_size():
+    assert [c.id for c in claims(PAPER) if c.not_tested] == []
+    missing = {c.id: c.not_tested for c in claims(QUICK) if c.not_tested}
+    assert all(reason.endswith("--preset paper") for reason in missing.values())
+    assert missing.keys() == {
+        *("recall.few.n-grid.all", "recall.fig2b.pattern", "recall.fig4a.warm"),
+        *("recall.fig4b.caption", "recall.fig4b.warm"),
+    }
 
 
 def test_only_two_leaves_are_theory():
@@ -103,8 +128,17 @@ def test_full_fine_tuning_cut_short_is_judged_more_widely():
         ("temperature=0.12", "ours.pattern.full-affine"),
         ("n_examples=3", "cause.difference"),
         ("warmup.temperatures=0.1,0.05,0.03", "warmup.pairwise"),
-        ("few.temperature=0.05", "ours.stage-one"),
-        ("samples.sizes=1,4", "ours.prompts.8.partial"),
+        ("few.temperatures=0.05", "few.n-grid.confusing"),
+        ("few.temperatures=", "few.decode"),
+        ("few.sizes=8,16,32", "few.end-state"),
+        ("few.sizes=1,8,32", "few.sample-law"),
+        ("first_step.draws=0", "few.stage1"),
+        ("rate.temperatures=0.004", "few.rate"),
+        ("samples.sizes=1,4", "fig3.whole"),
+        ("samples.subjects=", "step2.perfect.whole"),
+        ("partial.sizes=1,4", "fig3.partial"),
+        ("pretrained.steps=0", "fig4a.caption"),
+        ("pretrained.readings=warm", "row2"),
     ],
 )
 def test_a_request_beyond_what_the_paper_says_is_not_tested(assignment, leaf):
@@ -142,12 +176,17 @@ def test_a_run_that_is_hardly_trained_is_judged_and_refuted(lab):
     assert done["recall.memory.lemma1"].word == "confirmed"
     assert done["recall.fig2a.pattern"].word == "refuted"
     assert done["recall.warmup.pairwise"].word == "refuted"
+    assert done["recall.few.n-grid.confusing"].word == "refuted"
     assert {v.missing for v in done.verdicts} == {
         "",
-        "not measured yet",
-        "no saved step of a path is past the escape",
-        "the paper says 8 prompts, against 1",
+        "needs T <= 0.001; decided at --preset paper",
+        "no recorded step of a path is past the escape",
     }
+    spoiled = lab.shuffled().facts_known("fig4a-caption-1")
+    assert max(spoiled) < 0.5
+    # A memory that was not learned leaves nothing to judge of Figure 4.
+    for name in ("fig4a.caption", "fig4a.warm", "fig4b.caption", "fig4b.warm"):
+        assert "recalled" in done[f"recall.{name}"].reason
 
 
 @pytest.mark.parametrize("kind", FIGURES)
@@ -185,9 +224,9 @@ def test_three_examples_are_judged_and_drawn(tmp_path, n_examples):
     config = replace(TINY, n_examples=n_examples)
     lab = trained(tmp_path / "run", config)
     with threadpool_limits(1):
-        done = confirm_lab(lab, "recall.[mfs]*")
+        done = confirm_lab(lab, "recall.[mfs][ei]*")
     assert done["recall.memory.lemma1"].word == "confirmed"
-    for kind in ("attention", "dynamics", "prompts"):
+    for kind in ("attention", "dynamics", "few"):
         assert FIGURES[kind](lab).axes
     with pytest.raises(BadInput):
         FIGURES["causes"](lab)

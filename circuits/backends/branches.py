@@ -1,0 +1,236 @@
+"""Many short continuations of one stored run of a transformers model, side by side.
+
+A change at position p of block l leaves every earlier position and every earlier block
+as they were. A branch therefore holds the positions from p to the answer only, starts
+before block l, and reads the keys and values of the positions before p from the stored
+run. The branches of a prompt lie behind each other in one row, as a mask lets them:
+none sees another.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from .anatomy import skipping
+
+if TYPE_CHECKING:
+    from transformers import DynamicCache
+
+Residual = Float[Tensor, "batch pos d_model"]
+KeysAndValues = tuple[Tensor, Tensor]
+"""Of one layer, each [batch, kv_head, pos, d_head]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the branches of every prompt lie: all end at the prompt's answer.
+
+    Attributes:
+        answers: the answer's column, prompt by prompt.
+        widths: how many positions each branch has; as many for every prompt. What
+            would lie before a prompt's first column is filled up and seen by nobody.
+    """
+
+    answers: Int[Tensor, " batch"]
+    widths: tuple[int, ...]
+
+    @property
+    def ends(self) -> Int[Tensor, " branch"]:
+        """The place of every branch's answer."""
+        return self._widths.cumsum(0) - 1
+
+    @property
+    def columns(self) -> Int[Tensor, "batch place"]:
+        """The column of each place, below 0 where it fills up."""
+        places = torch.arange(sum(self.widths), device=self.answers.device)
+        return self.answers[:, None] - (self.ends[self._branch] - places)
+
+    @property
+    def starts(self) -> Int[Tensor, "batch place"]:
+        """The first column of each place's branch."""
+        first = self.answers[:, None] - (self._widths[self._branch] - 1)
+        return first.clamp(min=0)
+
+    def seen(
+        self, real: Bool[Tensor, "batch pos"], n_stored: int
+    ) -> Bool[Tensor, "batch place key"]:
+        """What each place may look at: stored columns first, then places."""
+        stored = torch.arange(n_stored, device=real.device)
+        before = (stored < self.starts[..., None]) & real[:, None, :n_stored]
+        columns = self.columns
+        kept = (columns >= 0) & real.gather(1, columns.clamp(min=0))
+        same = self._branch[:, None] == self._branch
+        within = same & (columns[:, None] <= columns[..., None]) & kept[:, None]
+        # A place that fills up sees itself, as a row without keys has no softmax.
+        itself = torch.eye(len(same), dtype=torch.bool, device=real.device)
+        return torch.cat([before & kept[..., None], within | itself], -1)
+
+    @property
+    def _widths(self) -> Int[Tensor, " branch"]:
+        return torch.tensor(self.widths, device=self.answers.device)
+
+    @property
+    def _branch(self) -> Int[Tensor, " place"]:
+        """Whose each place is."""
+        widths = self._widths
+        return torch.arange(len(widths), device=widths.device).repeat_interleave(widths)
+
+
+@dataclass(frozen=True, eq=False)
+class Branching:
+    """A transformers model whose runs can be branched off.
+
+    Attributes:
+        model: the model.
+        blocks: its blocks.
+        last_mlp: the MLP of the last block, whose output nobody looks at but the
+            answers themselves.
+        unembedding: its last layer, which neither stored runs nor branches reach.
+    """
+
+    model: nn.Module
+    blocks: Sequence[nn.Module]
+    last_mlp: nn.Module
+    unembedding: nn.Module
+
+    def store(
+        self, tokens: Int[Tensor, "batch pos"], real: Bool[Tensor, "batch pos"]
+    ) -> "StoredRun":
+        """Run prompts once and keep every layer's keys and values."""
+        # Small models are swept without it.
+        from transformers import DynamicCache
+
+        cache, positions = DynamicCache(), (real.cumsum(1) - 1).clamp(min=0)
+        self.run(tokens, real, positions, cache)
+        layers = [(layer.keys, layer.values) for layer in cache.layers]
+        return StoredRun(self, layers, real)
+
+    def run(
+        self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: "DynamicCache"
+    ) -> None:
+        """One pass that ends before the unembedding."""
+
+        def nothing(_module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+            return inputs[0][:, :0]
+
+        handle = self.unembedding.register_forward_pre_hook(nothing)
+        try:
+            self.model(
+                input_ids=tokens,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+            )
+        finally:
+            handle.remove()
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A run to branch off.
+
+    Attributes:
+        of: the model.
+        layers: keys and values.
+        real: True at what is not padding.
+    """
+
+    of: Branching
+    layers: Sequence[KeysAndValues]
+    real: Bool[Tensor, "batch pos"]
+
+    def rows(self, rows: slice) -> "StoredRun":
+        """The run of some of the prompts."""
+        layers = [(keys[rows], values[rows]) for keys, values in self.layers]
+        return StoredRun(self.of, layers, self.real[rows])
+
+    def branch(
+        self, layout: Layout, residual: Residual, layer: int
+    ) -> Float[Tensor, "batch branch d_model"]:
+        """The last residual at the answer of every branch.
+
+        Args:
+            layout: where the branches lie.
+            residual: before the layer, at the places of the layout.
+            layer: the block that comes first; hooks of those before do not fire.
+        """
+        columns = layout.columns.clamp(min=0)
+        n_stored = int(layout.starts.max())
+        seen = layout.seen(self.real, n_stored)
+        lowest = torch.finfo(residual.dtype).min
+        mask = torch.zeros(seen.shape, dtype=residual.dtype, device=seen.device)
+        positions = (self.real.cumsum(1) - 1).clamp(min=0).gather(1, columns)
+        with self._starting(residual, layer) as last, self._ending(layout, layer):
+            self.of.run(
+                torch.zeros_like(columns),
+                mask.masked_fill(~seen, lowest)[:, None],
+                positions,
+                self._cache(layer, n_stored),
+            )
+        return last[0][:, layout.ends.to(last[0].device)]
+
+    def _cache(self, layer: int, n_stored: int) -> "DynamicCache":
+        """The stored keys and values of the blocks that run."""
+        from transformers import DynamicCache
+
+        stored = [
+            (keys[:, :, :n_stored], values[:, :, :n_stored])
+            if number >= layer
+            else (None, None)
+            for number, (keys, values) in enumerate(self.layers)
+        ]
+        return DynamicCache(stored)
+
+    @contextmanager
+    def _starting(self, residual: Residual, layer: int) -> Iterator[list[Tensor]]:
+        """Let a pass start before a block and end behind the last one."""
+        last: list[Tensor] = []
+
+        def enter(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (residual, *inputs[1:])
+
+        def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            last.append(output[0] if isinstance(output, tuple) else output)
+
+        blocks = self.of.blocks
+        with ExitStack() as stack:
+            stack.enter_context(skipping(blocks[:layer]))
+            for handle in (
+                # Before those who listen to the block's input.
+                blocks[layer].register_forward_pre_hook(enter, prepend=True),
+                blocks[-1].register_forward_hook(keep),
+            ):
+                stack.callback(handle.remove)
+            yield last
+
+    @contextmanager
+    def _ending(self, layout: Layout, layer: int) -> Iterator[None]:
+        """Let the last MLP read the answers alone, unless the pass starts there."""
+        if layer == len(self.of.blocks) - 1:
+            yield
+            return
+        places = sum(layout.widths)
+
+        def narrow(_module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+            return inputs[0][:, layout.ends.to(inputs[0].device)]
+
+        def widen(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+            whole = output.new_zeros(len(output), places, output.shape[-1])
+            whole[:, layout.ends.to(output.device)] = output
+            return whole
+
+        handles = (
+            self.of.last_mlp.register_forward_pre_hook(narrow),
+            self.of.last_mlp.register_forward_hook(widen),
+        )
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()

@@ -1,0 +1,125 @@
+"""The verb `sweep`: a study's claims over a grid of configurations."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .request import CONFIRMED, add_request_options, check_json, request_from
+
+if TYPE_CHECKING:
+    from circuits.sweep import Cell
+
+
+SIGNS = {
+    "confirmed": "+",
+    "refuted": "-",
+    "inconclusive": "?",
+    "not tested": "·",
+    "refused": "x",
+}
+"""What stands for a verdict in the cell of a heat map."""
+
+
+def add_sweep_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `sweep`."""
+    parser.add_argument("study", metavar="STUDY")
+    parser.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        required=True,
+        metavar="KEY=A,B,..",
+        help="values of a config key; repeat for more keys",
+    )
+    parser.add_argument(
+        "--only", default="*", metavar="CLAIMS", help="ids like 'lego.length.*'"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="a heat map for each claim"
+    )
+    add_request_options(parser)
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    """Train and judge every cell; what is done is written after each."""
+    request = request_from(options.study, options)
+    check_json(options.json)
+    from circuits.sweep import grid_of, sweep
+
+    grid = grid_of(options.grid)
+    cells: list[Cell] = []
+    for cell in sweep(request, grid, only=options.only):
+        cells.append(cell)
+        where = ", ".join(f"{k}={v}" for k, v in zip(grid, cell.setting, strict=True))
+        print(f"{where}: {cell.refused or _counts(cell)}", file=sys.stderr)
+        _write(options.json, grid, cells)
+    _show(cells, grid)
+    if options.output:
+        _draw(options.output, cells, grid)
+    return CONFIRMED
+
+
+def _counts(cell: "Cell") -> str:
+    words = [verdict.word for verdict in cell.done.verdicts] if cell.done else []
+    return ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words))
+
+
+def _write(
+    path: Path | None, grid: Mapping[str, tuple[str, ...]], cells: Sequence["Cell"]
+) -> None:
+    if path is None:
+        return
+    from trained.store import write_json
+
+    found = [cell.as_dict(list(grid)) for cell in cells]
+    write_json(path, {"grid": {k: list(v) for k, v in grid.items()}, "cells": found})
+
+
+def _show(cells: Sequence["Cell"], grid: Mapping[str, tuple[str, ...]]) -> None:
+    """A table for each claim: the mean and the verdict in every cell."""
+    from rich.table import Table
+
+    from circuits.report.tables import COLOURS, console
+    from circuits.sweep import claims_of, phase_diagram
+
+    page = console()
+    for claim in claims_of(cells):
+        values, words = phase_diagram(claim, cells, grid)
+        down, across = values.axes
+        table = Table(title=claim, title_justify="left")
+        table.add_column(f"{down} \\ {across}")
+        for label in values.labels[across]:
+            table.add_column(str(label))
+        rows = zip(values.labels[down], values.values.tolist(), words, strict=True)
+        for label, numbers, found in rows:
+            table.add_row(
+                str(label),
+                *(
+                    f"[{COLOURS.get(word, 'white')}]{number:.3g} {word}[/]"
+                    for number, word in zip(numbers, found, strict=True)
+                ),
+            )
+        page.print(table)
+
+
+def _draw(
+    folder: Path, cells: Sequence["Cell"], grid: Mapping[str, tuple[str, ...]]
+) -> None:
+    from circuits.sweep import claims_of, phase_diagram
+    from probes.figures import save, text_heatmap
+
+    for claim in claims_of(cells):
+        values, words = phase_diagram(claim, cells, grid)
+        if values.values.isfinite().any():
+            rows = zip(values.values.tolist(), words, strict=True)
+            texts = [
+                [f"{n:.2g} {SIGNS[w]}" for n, w in zip(*row, strict=True)]
+                for row in rows
+            ]
+            key = ", ".join(f"{sign} {word}" for word, sign in SIGNS.items())
+            named = replace(values, name=f"{claim}\n{key}")
+            print(save(text_heatmap(named, texts), folder / f"{claim}.png"))

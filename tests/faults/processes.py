@@ -1,0 +1,109 @@
+"""A command in a session of its own, and how it ends when somebody ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "circuits.command.cli")
+PATIENCE = 30.0
+"""Seconds in which whatever was ended has to be gone."""
+
+Target = Literal["parent", "group", "worker"]
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    code: int
+    said: str
+    complaints: list[str] = field(default_factory=list)
+
+
+def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    """The process of a command, with what it says to be read at the end."""
+    return subprocess.Popen(
+        arguments,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def run(arguments: Sequence[str]) -> Ended:
+    """A command that is left in peace."""
+    process = start(arguments)
+    said, _ = process.communicate()
+    return Ended(process.returncode, said)
+
+
+def ended(
+    arguments: Sequence[str],
+    number: signal.Signals,
+    target: Target,
+    ready: Callable[[], bool],
+    pause: float,
+) -> Ended:
+    """A command that is sent a signal a while after it is ready, if it still lives."""
+    process = start(arguments)
+    while process.poll() is None and not ready():
+        time.sleep(0.01)
+    time.sleep(pause)
+    if process.poll() is None:
+        _send(process.pid, number, target)
+    sent = time.monotonic()
+    said, _ = process.communicate()
+    complaints = []
+    if target != "worker" and time.monotonic() - sent > PATIENCE:
+        complaints.append(f"it took {time.monotonic() - sent:.0f} s to end")
+    if not _gone(process.pid):
+        complaints.append(f"processes outlive it: {_members(process.pid)}")
+    return Ended(process.returncode, said, complaints)
+
+
+def _send(pid: int, number: signal.Signals, target: Target) -> None:
+    if target == "group":
+        os.killpg(pid, number)
+        return
+    workers = [p for p in _members(pid) if p != pid and b"spawn_main" in _words(p)]
+    victims = workers[:1] if target == "worker" else [pid]
+    for victim in victims:
+        os.kill(victim, number)
+
+
+def _gone(session: int) -> bool:
+    """Whether all processes of a session end soon."""
+    deadline = time.monotonic() + PATIENCE
+    while _members(session) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not _members(session)
+
+
+def _members(session: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def _words(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,76 @@
+"""The benchmarks run, agree with each other, and write the keys that others read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts import bench, bench_extraction, bench_timing
+from scripts.bench_model import Size
+from scripts.bench_timing import Line, interleaved, ratio
+
+TINY = Size(n_layers=2, n_heads=2, d_model=16, d_vocab=50, n_ctx=64)
+KEYS = {
+    "extraction": {
+        "extraction.time_over_floor",
+        "extraction.time_over_forward",
+        "extraction.speedup_over_best_peer_short",
+        "extraction.speedup_over_best_peer_long",
+        "extraction.memory_over_run_with_cache",
+    },
+    "lens": {"lens.target_speedup", "lens.time_over_forward"},
+    "patching": {"patching.speedup"},
+}
+
+
+@pytest.mark.parametrize("part", sorted(KEYS))
+def test_a_benchmark_gives_its_keys_on_a_tiny_model(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """The variants' values are compared on the way; their times mean nothing here."""
+    shapes = {"8 x 128": (2, 24), "1 x 1024": (1, 64)}
+    peaks = {bench_extraction.FLOOR: 1.0, bench_extraction.CACHE: 3.0}
+    monkeypatch.setattr(bench_extraction, "SHAPES", shapes)
+    monkeypatch.setattr(
+        bench_extraction, "peak", lambda name, _shape: peaks.get(name, 2.0)
+    )
+    lines = list(bench.part(part, size=TINY, rounds=1))
+    assert {line.key for line in lines if line.key} == KEYS[part]
+    assert all(line.value >= 0 for line in lines)
+
+
+def test_the_table_is_printed_and_kept(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = {
+        "lens": [Line("a", 30.0, "lens.target_speedup", ">= 20"), Line("b", 1.0)],
+        "patching": [Line("c", 7.0, "patching.speedup", ">= 8")],
+    }
+    monkeypatch.setattr(bench, "part", lambda name: iter(found[name]))
+    file = tmp_path / "bench.json"
+    for name in found:
+        assert bench.main([name, "--out", str(file)]) == 0
+    kept = json.loads(file.read_text())
+    assert kept.pop("environment")["device"] in ("cpu", "cuda")
+    assert kept == {"lens.target_speedup": 30.0, "patching.speedup": 7.0}
+    printed = capsys.readouterr().out
+    assert "| a | 30 | lens.target_speedup | >= 20 | yes |" in printed
+    assert "| c | 7 | patching.speedup | >= 8 | no |" in printed
+
+
+def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        bench.main(["speed"])
+    assert leaving.value.code == 2
+    assert "unknown part 'speed'; choose from: extraction" in capsys.readouterr().err
+
+
+def test_a_ratio_is_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow round slows both; the warm-up does not count."""
+    spent = iter([99.0, 99.0, 2.0, 1.0, 20.0, 10.0, 6.0, 2.0])
+    monkeypatch.setattr(bench_timing, "_seconds", lambda _run: next(spent))
+    rounds = interleaved({"ours": list, "theirs": list}, 3)
+    assert rounds == {"ours": [2.0, 20.0, 6.0], "theirs": [1.0, 10.0, 2.0]}
+    assert ratio(rounds, "ours", "theirs") == 2.0
