@@ -126,7 +126,7 @@ def by_run_with_cache(bridge: Any, readout: Readout) -> Run:
     """TransformerLens' cache of patterns and residuals."""
 
     def wanted(name: str) -> bool:
-        return name.endswith(("hook_pattern", "hook_resid_post"))
+        return name.endswith(("pattern", "resid_post"))
 
     def run(batch: Batch) -> dict[str, Tensor]:
         _, cache = bridge.run_with_cache(batch.tokens, names_filter=wanted)

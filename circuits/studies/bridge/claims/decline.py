@@ -26,7 +26,7 @@ def decline(config: Config) -> Iterator[Claim]:
     yield _small_recovers(config)
 
 
-def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+def slope(xs: Sequence[int], ys: Sequence[float]) -> float:
     """Of the line of least squares.
 
     >>> slope([1, 3, 5], [1.0, 0.5, 0.0])
