@@ -99,7 +99,7 @@ class Gpt:
     """Those that are trained; small and standard always are."""
     compared: tuple[int, ...] = (3,)
     """Complexities besides 1 at which it is trained without identity too."""
-    gamma: float = 1.4
+    gamma: float = 1.2
     """Small initialisation: a weight with d inputs has std d ** -gamma."""
     standard_gamma: float = 0.5
     """The paper's standard initialisation."""
@@ -116,7 +116,7 @@ class Gpt:
     max_offset: int = 2
     """Prompts of the untied head begin at a random position up to this one."""
     steps: int = 120
-    lr: float = 1e-3
+    lr: float = 2e-3
     warmup: int = 50
     """Steps over which the rate rises, at most half of all."""
     record_every: int = 4
@@ -371,7 +371,9 @@ PAPER = Config(
     gpt=Gpt(
         regimes=("small", "standard", "std", "decay"),
         compared=(2, 3, 4, 5),
+        gamma=1.3,
         steps=1000,
+        lr=1e-3,
     ),
     theory=Theory(sizes=(5, 7, 10, 20, 50), largest_tilted=50),
 )

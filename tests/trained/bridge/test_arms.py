@@ -43,6 +43,7 @@ SMALL = Config(
         n_layers=2,
         gamma=1.4,
         steps=100,
+        lr=1e-3,
     ),
     theory=Theory(sizes=(5,)),
     variants=("untied", "random", "shown"),

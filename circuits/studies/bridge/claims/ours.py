@@ -210,8 +210,10 @@ def _decayed() -> Iterator[Claim]:
 
 def beside(config: Config) -> Iterator[Claim]:
     """What stands beside the leaves of the paper's GPT."""
+    # Decay is not trained without identity at one object per subject.
     for regime in config.gpt.regimes:
-        yield _among_objects(config, regime)
+        if regime != "decay":
+            yield _among_objects(config, regime)
     yield behaviour(
         "bridge.ours.tied-permuted",
         "Permuted identity, small initialisation: two-hop answers follow f2(s^-1(b)).",
