@@ -153,4 +153,6 @@ def _usable(config: Config) -> Claim:
             UNTRAINED,
         ),
         weight=3,
+        revised="the control is judged by its mean, not by its interval, after the"
+        " interval was seen to be open on seeds 900 to 902",
     )

@@ -13,7 +13,7 @@ from circuits.claims import UNTRAINED, Claim, Null
 from circuits.conditions import Condition, Each, Mean, Measure
 from trained.bridge.config import Config, Recipe, Task, embedding, gpt
 
-from .quantities import at_least, average, band, difference, paired, seeds
+from .quantities import FEWER_TWINS, at_least, average, band, difference, paired, seeds
 
 SUBSTANTIAL = "0.2 is the rubric's reading of 'substantially'; 0.0 to 0.9 had been seen"
 
@@ -224,5 +224,5 @@ def _small_recovers(config: Config) -> Claim:
         ),
         weight=3,
         not_tested=_no_high(config),
-        revised=SUBSTANTIAL,
+        revised=f"{SUBSTANTIAL}; {FEWER_TWINS}",
     )

@@ -14,6 +14,7 @@ from trained.bridge.config import Config, Recipe, Regime, Task, embedding, gpt, 
 
 from .fisher import Contrast, Fisher
 from .quantities import (
+    FEWER_TWINS,
     UNFACTORISED,
     at_chance,
     beyond_chance,
@@ -147,6 +148,7 @@ def _none_fails(config: Config) -> Claim:
         ),
         nulls=(Null("with identity", on=lambda lab: lab.instead(task="identity")),),
         weight=4,
+        revised=FEWER_TWINS,
     )
 
 
@@ -195,6 +197,7 @@ def _nonzero(config: Config) -> Claim:
             UNTRAINED,
         ),
         weight=3,
+        revised=FEWER_TWINS,
     )
 
 

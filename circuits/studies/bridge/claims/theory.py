@@ -254,5 +254,6 @@ def _direction(config: Config) -> Claim:
             UNTRAINED,
         ),
         weight=4,
-        revised="0.9 was set after 0.93 to 0.99 had been seen (rubric)",
+        revised="0.9 was set after 0.93 to 0.99 had been seen (rubric); Frobenius is"
+        " compared in plain descent, as the rubric says, after scaled was tried",
     )
