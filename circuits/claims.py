@@ -65,6 +65,14 @@ SHUFFLED = Null("shuffled labels", on=lambda lab: lab.shuffled())
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A quantity that stands beside a claim and decides nothing."""
+
+    name: str
+    measure: Measure
+
+
+@dataclass(frozen=True)
 class Claim:
     """One assertion with the expectation that was fixed in advance."""
 
@@ -83,6 +91,8 @@ class Claim:
     """Without these there is nothing to judge: not tested."""
     controls: tuple[Condition, ...] = ()
     """What must hold beside the claim, such as a random edit that changes nothing."""
+    shown: tuple[Shown, ...] = ()
+    """What is printed beside it and never part of the verdict."""
     headline: str = ""
     """The branch of the tree it hangs on; `under` sets it."""
     not_tested: str = ""
@@ -98,6 +108,8 @@ class Claim:
 
     def as_dict(self) -> dict[str, Any]:
         """What is fixed in advance, as JSON."""
+        # Only where there is any: the digests of all other claims stay as they were.
+        shown = {"shown": [s.name for s in self.shown]} if self.shown else {}
         return {
             "claim": self.id,
             "headline": self.headline,
@@ -113,6 +125,7 @@ class Claim:
             "nulls": [
                 {"name": n.name, "expected": _absent(n, self)} for n in self.nulls
             ],
+            **shown,
             "not_tested": self.not_tested,
             "revised": self.revised,
         }
@@ -163,6 +176,21 @@ class NullOutcome:
 
 
 @dataclass(frozen=True)
+class ShownOutcome:
+    """A quantity that decides nothing, beside what was measured."""
+
+    name: str
+    values: tuple[float, ...] = ()
+    reason: str = ""
+    """Why it could not be measured, if so."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        values = [finite(v) for v in self.values]
+        return {"name": self.name, "values": values, "reason": self.reason}
+
+
+@dataclass(frozen=True)
 class Verdict:
     """A claim beside what was measured; the word follows from it."""
 
@@ -171,6 +199,7 @@ class Verdict:
     preconditions: tuple[Outcome, ...] = ()
     controls: tuple[Outcome, ...] = ()
     nulls: tuple[NullOutcome, ...] = ()
+    shown: tuple[ShownOutcome, ...] = ()
     missing: str = ""
     """Why it was not tested, if so."""
     seconds: float = 0.0
@@ -247,6 +276,7 @@ class Verdict:
             "preconditions": [c.as_dict() for c in self.preconditions],
             "controls": [c.as_dict() for c in self.controls],
             "nulls": [n.as_dict() for n in self.nulls],
+            "shown": [s.as_dict() for s in self.shown],
             "p_value": self.p_value,
             "gated": self.claim.origin == "paper",
             "verdict": self.word,
@@ -269,13 +299,15 @@ def _judge(claim: Claim, lab: Any) -> Verdict:
     try:
         preconditions = tuple(c.measured(lab) for c in claim.preconditions)
         if any(c.state != "holds" for c in preconditions):
-            return Verdict(claim, preconditions=preconditions)
+            shown = tuple(_shown(one, lab) for one in claim.shown)
+            return Verdict(claim, preconditions=preconditions, shown=shown)
         return Verdict(
             claim,
             conditions=tuple(c.measured(lab) for c in claim.conditions),
             preconditions=preconditions,
             controls=tuple(c.measured(lab) for c in claim.controls),
             nulls=tuple(_null(null, claim, lab) for null in claim.nulls),
+            shown=tuple(_shown(one, lab) for one in claim.shown),
         )
     except (NotTested, NothingChanged) as reason:
         return Verdict(claim, missing=str(reason))
@@ -297,6 +329,14 @@ def _null(null: Null, claim: Claim, lab: Any) -> NullOutcome:
     else:
         passes = all(outcome.passes for outcome in found)
     return NullOutcome(null.name, expected, found[0].values, passes)
+
+
+def _shown(shown: Shown, lab: Any) -> ShownOutcome:
+    try:
+        values = tuple(float(value) for value in shown.measure(lab))
+    except (NotTested, NothingChanged) as reason:
+        return ShownOutcome(shown.name, reason=str(reason))
+    return ShownOutcome(shown.name, values)
 
 
 def _absent(null: Null, claim: Claim) -> str:

@@ -98,7 +98,7 @@ class Confirmation:
     def _repr_html_(self) -> str:
         from .report.tables import verdict_html
 
-        return verdict_html(self.verdicts)
+        return verdict_html(self.as_dict())
 
 
 def score(verdicts: Sequence[Verdict], origin: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ The same verdicts as `reasonscope confirm bridge`, as library calls to start fro
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
 from circuits.confirm import confirm_run, open_lab
-from circuits.report.tables import console, print_verdicts
+from circuits.report.terminal import console, print_confirmation
 from circuits.training import prepare, train_run
 from probes.figures import save
 
@@ -18,7 +18,7 @@ def main() -> int:
     run = prepare(request)
     train_run(run, jobs=request.jobs)
     confirmation = confirm_run(run)
-    print_verdicts(console(), str(run.path), confirmation.verdicts)
+    print_confirmation(console(), confirmation)
     lab = open_lab(run)
     for kind in ("accuracy", "templates", "polar", "timeline"):
         figure = lab.study.figures[kind](lab)

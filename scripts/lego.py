@@ -7,7 +7,7 @@ The same verdicts as `reasonscope confirm lego`, as library calls to start from.
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
 from circuits.confirm import confirm_lab, open_lab
-from circuits.report.tables import console, print_verdicts
+from circuits.report.terminal import console, print_confirmation
 from circuits.training import prepare, train_run
 from probes.figures import save
 
@@ -19,7 +19,7 @@ def main() -> int:
     train_run(run, jobs=request.jobs)
     lab = open_lab(run)
     confirmation = confirm_lab(lab)
-    print_verdicts(console(), str(run.path), confirmation.verdicts)
+    print_confirmation(console(), confirmation)
     for kind in ("figure1", "figure2", "figure67", "scaling"):
         figure = lab.study.figures[kind](lab)
         print(save(figure, run.path / "figures" / f"{kind}.png"))

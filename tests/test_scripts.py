@@ -19,6 +19,9 @@ TINY = [
     *("--set", "full_batch=32", "--set", "n_test=100", "--set", "n_probe=400"),
     *("--set", "partial.steps=20", "--set", "samples.subjects=", "--set"),
     *("warmup.steps=20", "--set", "warmup.draws=2", "--set", "warmup.points=500"),
+    *("--set", "few.temperatures=", "--set", "rate.temperatures="),
+    *("--set", "first_step.draws=0", "--set", "pretrained.steps=0"),
+    *("--set", "direct_steps=5"),
 ]
 
 

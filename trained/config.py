@@ -6,7 +6,11 @@ and groups of these, themselves frozen dataclasses (`gpt.steps=200`). Its
 exists is one that can be run.
 """
 
+import ast
 import dataclasses
+import inspect
+import itertools
+import textwrap
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -56,6 +60,36 @@ def keys(config: Any, prefix: str = "") -> list[str]:
         nested = dataclasses.is_dataclass(value)
         found += keys(value, name + ".") if nested else [name]
     return found
+
+
+def meanings(config: Any, prefix: str = "") -> dict[str, str]:
+    """Every key that can be set -> its docstring on one line, or ``""``."""
+    found: dict[str, str] = {}
+    said = _docstrings(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        name = prefix + field.name
+        if dataclasses.is_dataclass(value):
+            found |= meanings(value, name + ".")
+        else:
+            found[name] = said.get(field.name, "")
+    return found
+
+
+def _docstrings(kind: type) -> dict[str, str]:
+    """The strings below a class's fields, which Python itself forgets."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError):
+        # A class made in a session has no source.
+        return {}
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    said = {}
+    for field, below in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            text = ast.literal_eval(below.value)
+            said[ast.unparse(field.target)] = " ".join(str(text).split())
+    return said
 
 
 def as_dict(config: Any) -> dict[str, Any]:

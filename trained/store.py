@@ -215,6 +215,11 @@ def is_shipped(run: Run) -> bool:
     return run.path.resolve().parent == SHIPPED.resolve()
 
 
+def name_of(run: Run) -> str:
+    """What `open_run` finds a run by: the name of a shipped one, else its path."""
+    return run.path.name if is_shipped(run) else str(run.path)
+
+
 def open_run(path_or_name: str, folder: Path = SHIPPED) -> Run:
     """The run at a path, or the shipped one of that name."""
     if Path(path_or_name).exists():

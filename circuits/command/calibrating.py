@@ -1,11 +1,11 @@
 """The verb `calibrate`: every claim on every null. Could it have failed?"""
 
 import argparse
-from pathlib import Path
 
 from circuits.study import STUDIES
 
-from .request import CONFIRMED, NOT_CONFIRMED, check_json
+from .output import JsonOutput, add_json_option
+from .request import CONFIRMED, NOT_CONFIRMED
 
 
 def add_calibrate_options(parser: argparse.ArgumentParser) -> None:
@@ -16,20 +16,19 @@ def add_calibrate_options(parser: argparse.ArgumentParser) -> None:
         metavar="STUDY_OR_RUN",
         help="shipped runs by their study, or runs of your own; default: all shipped",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table")
+    add_json_option(parser, "the table")
 
 
 def run_calibrate(options: argparse.Namespace) -> int:
     """Judge the claims of every run on its nulls, planted labs and impostors."""
-    check_json(options.json)
+    output = JsonOutput(options.json)
     from circuits.confirm import open_lab
     from circuits.report.calibration import calibrate, print_calibrations
-    from circuits.report.tables import console
-    from trained.store import open_run, write_json
+    from circuits.report.terminal import console
+    from trained.store import open_run
 
     runs = [open_run(name) for name in options.runs or STUDIES]
     found = [calibrate(open_lab(run)) for run in runs]
-    print_calibrations(console(), found)
-    if options.json:
-        write_json(options.json, [calibration.as_dict() for calibration in found])
+    output.finish([calibration.as_dict() for calibration in found])
+    print_calibrations(console(stderr=output.takes_stdout), found)
     return CONFIRMED if all(c.as_expected for c in found) else NOT_CONFIRMED

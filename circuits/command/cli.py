@@ -3,13 +3,13 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from circuits.study import find
 from trained.errors import unknown
 
 from .calibrating import add_calibrate_options, run_calibrate
+from .claim import add_claim_options, run_claim
+from .drawing import add_figure_options, run_figure
 from .inspect import add_inspect_options, run_inspect
 from .judging import (
     add_confirm_options,
@@ -50,7 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--debug", action="store_true", help="show the traceback of a failure"
     )
-    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+    parser.set_defaults(verb=_greet)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
 
     def add(
         name: str,
@@ -66,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     add("confirm", "train-then-probe, judge", run_confirm, add_confirm_options)
     add("train", "train a study's models and store the run", _train, _train_options)
     add("probe", "judge the claims on a trained run", run_probe, add_probe_options)
-    add("figure", "render a figure from a run or the zoo", _figure, _figure_options)
+    add("claim", "all that is known of one claim", run_claim, add_claim_options)
+    add("figure", "render figures of a run", run_figure, add_figure_options)
     add("inspect", "the signals on a pretrained LLM", run_inspect, add_inspect_options)
     add(
         "calibrate",
@@ -83,7 +85,39 @@ def _parser() -> argparse.ArgumentParser:
     add("sweep", "claims over a grid of configs", run_sweep, add_sweep_options)
     add("verify", "is a run whole, and what made it?", run_verify, add_verify_options)
     add("diff", "two verdict files, claim by claim", run_diff, add_diff_options)
+    add("completion", "print the shell's completion", _complete, _completion_options)
     return parser
+
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def _completion_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="|".join(SHELLS))
+
+
+def _complete(options: argparse.Namespace) -> int:
+    import shtab
+
+    if options.shell not in SHELLS:
+        raise unknown("shell", options.shell, SHELLS)
+    print(shtab.complete(_parser(), options.shell))
+    return CONFIRMED
+
+
+GREETING = """\
+reasonscope: how transformers reason, paper by paper. Three things to try:
+
+  reasonscope list                              the papers and what they assert
+  reasonscope confirm recall                    train, probe and judge one (a minute)
+  reasonscope figure attention recall -o a.png  a figure from a shipped run
+
+reasonscope --help shows every verb."""
+
+
+def _greet(_options: argparse.Namespace) -> int:
+    print(GREETING)
+    return CONFIRMED
 
 
 class _Version(argparse.Action):
@@ -109,29 +143,6 @@ def _train(options: argparse.Namespace) -> int:
     run = prepare(request)
     train_with_progress(run, options.jobs, options.arms)
     print(run.path)
-    return CONFIRMED
-
-
-def _figure_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", metavar="KIND")
-    parser.add_argument("run", metavar="RUN_OR_ZOO")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
-
-
-def _figure(options: argparse.Namespace) -> int:
-    from circuits.confirm import open_lab
-    from probes.figures import FORMATS, save
-    from trained.store import open_run
-
-    if options.output.suffix.removeprefix(".") not in FORMATS:
-        raise unknown("figure format", options.output.suffix, FORMATS)
-    run = open_run(options.run)
-    study = find(run.study)
-    figures = study.figures
-    if options.kind not in figures:
-        raise unknown(f"figure of {study.slug}", options.kind, figures)
-    save(figures[options.kind](open_lab(run)), options.output)
-    print(options.output)
     return CONFIRMED
 
 

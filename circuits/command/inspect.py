@@ -1,7 +1,6 @@
 """The verb `inspect`: open the model, look, print, write."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from circuits.inspection.request import (
 )
 from circuits.study import DEVICES
 
+from .output import JsonOutput, add_json_option
 from .request import CONFIRMED
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def add_inspect_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", default="auto", help=f"{', '.join(DEVICES)}, cuda:N or spread"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(parser, "what was found")
     parser.add_argument(
         "-o",
         "--output",
@@ -66,7 +66,8 @@ def run_inspect(options: argparse.Namespace) -> int:
         device=options.device,
         out=options.output,
     )
-    _show(_inspections(request), request.out, as_json=options.json)
+    output = JsonOutput(options.json)
+    _show(_inspections(request), request.out, output)
     return CONFIRMED
 
 
@@ -89,51 +90,52 @@ def _inspections(request: InspectRequest) -> "list[Inspection]":
     ]
 
 
-def _show(found: "list[Inspection]", out: Path | None, *, as_json: bool) -> None:
-    from circuits.report.tables import console
+def _show(found: "list[Inspection]", out: Path | None, output: JsonOutput) -> None:
+    from circuits.report.terminal import console, say
     from trained.store import write_json
 
     objects = [inspection.as_dict() for inspection in found]
     whole = objects[0] if len(objects) == 1 else objects
-    if as_json:
-        print(json.dumps(whole, indent=1))
-    else:
-        for inspection in found:
-            print_inspection(console(), inspection)
+    output.finish(whole)
+    page = console(stderr=output.takes_stdout)
+    for inspection in found:
+        print_inspection(page, inspection)
     if out is not None:
         write_json(out / "inspect.json", whole)
-        files = _draw(found, out)
-        if not as_json:
-            print("\n".join(str(file) for file in files))
+        for file in _draw(found, out):
+            say(page, str(file))
 
 
 def print_inspection(page: "Console", inspection: "Inspection") -> None:
     """The answer's fate by layer, and the model's own next tokens."""
     from rich.table import Table
+    from rich.text import Text
+
+    from circuits.report.terminal import say
 
     lens, answer = inspection.lens, inspection.answer
-    title = f"{inspection.model.name}: {inspection.text!r}"
+    title = Text(f"{inspection.model.name}: {inspection.text!r}")
     table = Table(title=title, title_justify="left")
     for heading in ("layer", f"rank of {answer}", "log p (nats)", "top token there"):
-        table.add_column(heading, justify="right")
+        table.add_column(Text(heading), justify="right")
     layers = lens.rank.labels["layer"]
     for place in _spread(len(layers)):
         table.add_row(
             str(layers[place]),
             f"{float(lens.rank.values[place, 0]):g}",
             f"{float(lens.log_prob.values[place, 0]):.2f}",
-            lens.tokens[place][-1],
+            Text(lens.tokens[place][-1]),
         )
     page.print(table)
     top = ", ".join(f"{token} {value:.3f}" for token, value in inspection.top)
-    page.print(f"next token: {top}", markup=False, highlight=False)
-    page.print(f"answer followed: {answer} ({inspection.answer_source})", markup=False)
+    say(page, f"next token: {top}")
+    say(page, f"answer followed: {answer} ({inspection.answer_source})")
     if inspection.attention is not None:
         heads = ", ".join(map(str, inspection.attention.patterns.labels["head"]))
-        page.print(f"heads whose last token looks hardest (layer.head): {heads}")
+        say(page, f"heads whose last token looks hardest (layer.head): {heads}")
     for grid in (inspection.alignment, inspection.patching):
         if grid is not None:
-            page.print(f"{grid.name}: {_largest(grid)}", markup=False, highlight=False)
+            say(page, f"{grid.name}: {_largest(grid)}")
 
 
 def _largest(grid: "Measurement") -> str:

@@ -4,22 +4,26 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from circuits.study import STUDIES, check_device, find, judging_seeds
 from trained.config import override
 from trained.errors import BadInput, Incomplete
 
+from .drawing import draw_all
+from .output import JsonOutput, add_json_option
+from .reporting import check_page
 from .request import (
     CONFIRMED,
     NOT_CONFIRMED,
     add_request_options,
-    check_json,
     parse_seeds,
     request_from,
 )
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from circuits.confirm import Confirmation
     from trained.store import Run
 
@@ -36,6 +40,9 @@ def add_confirm_options(parser: argparse.ArgumentParser) -> None:
     _add_judging_options(parser)
     parser.add_argument(
         "--figures", action="store_true", help="also render every figure of the study"
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE.html", help="also one page to share"
     )
     parser.add_argument(
         "--model", metavar="MODEL", help="judge on a pretrained model instead"
@@ -60,15 +67,20 @@ def _add_judging_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", default="*", metavar="CLAIMS", help="ids like 'lego.length.*'"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.add_argument(
+        "--verbose", action="store_true", help="also reasons, nulls, our own claims"
+    )
+    add_json_option(parser, "the verdicts")
 
 
 def run_confirm(options: argparse.Namespace) -> int:
     """Judge every study that was asked for, on its own models or on a given one."""
     studies = options.studies or STUDIES
-    check_json(options.json)
+    show = _Show(options)
+    if options.report:
+        check_page("--report", options.report)
     judge_all = _on_runs if options.model is None else _on_language_model
-    return judge_all(studies, options)
+    return judge_all(studies, options, show)
 
 
 def run_probe(options: argparse.Namespace) -> int:
@@ -76,44 +88,95 @@ def run_probe(options: argparse.Namespace) -> int:
     from circuits.confirm import confirm_run
     from trained.store import open_run
 
-    check_json(options.json)
+    show = _Show(options)
     run = open_run(options.run)
-    done = confirm_run(run, only=options.only, partial=options.partial)
-    _show(done)
-    _write_json(options.json, [done])
-    return _code([done])
+    show.add(confirm_run(run, only=options.only, partial=options.partial))
+    return show.close()
 
 
-def _on_runs(studies: Sequence[str], options: argparse.Namespace) -> int:
+class _Show:
+    """Writes what was judged, then prints it; in this order, so nothing is lost."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._json = JsonOutput(options.json)
+        self._verbose = options.verbose
+        self._done: list[Confirmation] = []
+
+    def add(self, done: "Confirmation") -> None:
+        """Show one study as soon as it is judged."""
+        from circuits.report.terminal import print_confirmation
+
+        self._done.append(done)
+        self._json.keep(self._object)
+        print_confirmation(self._page, done, verbose=self._verbose)
+
+    def close(self) -> int:
+        """Show all studies side by side, and give the exit code."""
+        from circuits.report.terminal import print_summary
+        from circuits.report.verdicts import judged
+
+        if self._done:
+            self._json.finish(self._object)
+        if len(self._done) > 1:
+            found = [judged(done.as_dict(), done.study) for done in self._done]
+            print_summary(self._page, found)
+        passed = all(done.passed for done in self._done)
+        return CONFIRMED if passed else NOT_CONFIRMED
+
+    @property
+    def _object(self) -> Any:
+        objects = [done.as_dict() for done in self._done]
+        return objects[0] if len(objects) == 1 else objects
+
+    @property
+    def _page(self) -> "Console":
+        from circuits.report.terminal import console
+
+        return console(stderr=self._json.takes_stdout)
+
+
+def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -> int:
     requests = [request_from(study, options) for study in studies]
     from circuits.confirm import confirm_run
     from circuits.training import prepare
 
-    done: list[Confirmation] = []
-    unfinished: list[Incomplete] = []
-    for run in [prepare(request) for request in requests]:
+    runs = [prepare(request) for request in requests]
+    unfinished: dict[Path, Incomplete] = {}
+    for run in runs:
         started = time.perf_counter()
         try:
             train_with_progress(run, options.jobs)
         except Incomplete as error:
             # The other studies do not depend on it.
-            unfinished.append(error)
+            unfinished[run.path] = error
             continue
-        done.append(confirm_run(run, only=options.only, started=started))
-        _show(done[-1])
-        _write_json(options.json, done)
+        show.add(confirm_run(run, only=options.only, started=started))
         if options.figures:
-            _render_all(run)
+            draw_all(run, run.path / "figures")
+    code = show.close()
+    if options.report:
+        _write_report(options.report, [r for r in runs if r.path not in unfinished])
     if unfinished:
-        raise Incomplete("; ".join(map(str, unfinished))) from unfinished[0]
-    return _code(done)
+        raise Incomplete("; ".join(map(str, unfinished.values())))
+    return code
 
 
-def _on_language_model(names: Sequence[str], options: argparse.Namespace) -> int:
+def _write_report(file: Path, runs: "Sequence[Run]") -> None:
+    """The page of the runs that were just judged; its path is the last line."""
+    from circuits.confirm import open_lab
+    from circuits.report.gather import from_lab
+    from circuits.report.page import write_page
+
+    print(write_page(file, [from_lab(open_lab(run)) for run in runs], []))
+
+
+def _on_language_model(
+    names: Sequence[str], options: argparse.Namespace, show: _Show
+) -> int:
     """Each study's claims about language models, on one of them."""
     check_device(options.device)
-    if options.figures:
-        raise BadInput("--figures goes with trained runs; see reasonscope inspect")
+    if options.figures or options.report:
+        raise BadInput("--figures and --report go with trained runs; see inspect")
     studies = [find(name) for name in names]
     presets = [study.language_preset(options.preset) for study in studies]
     settings = [override(preset.config, options.assignments) for preset in presets]
@@ -122,14 +185,11 @@ def _on_language_model(names: Sequence[str], options: argparse.Namespace) -> int
     from circuits.models.open import open as open_model
 
     model = open_model(options.model, backend=options.backend, device=options.device)
-    done = []
     for study, preset, sizes in zip(studies, presets, settings, strict=True):
         lab = study.language_lab(model, sizes, seeds or judging_seeds(preset.n_seeds))
         found = confirm_language(study, lab, preset=options.preset, only=options.only)
-        done.append(found)
-        _show(found)
-        _write_json(options.json, done)
-    return _code(done)
+        show.add(found)
+    return show.close()
 
 
 def train_with_progress(run: "Run", jobs: int | None, only: str = "*") -> None:
@@ -143,40 +203,3 @@ def train_with_progress(run: "Run", jobs: int | None, only: str = "*") -> None:
     left = len(arms_left(run, only))
     with TrainingProgress(Console(stderr=True), find(run.study).slug, left) as observer:
         train_run(run, observer=observer, jobs=jobs, only=only)
-
-
-def _code(done: Sequence["Confirmation"]) -> int:
-    return CONFIRMED if all(c.passed for c in done) else NOT_CONFIRMED
-
-
-def _show(done: "Confirmation") -> None:
-    from circuits.report.tables import console, print_verdicts
-
-    where = str(done.run.path) if done.run else done.model
-    title = (
-        f"{done.study}, preset {done.preset}, {len(done.seeds)} seeds, "
-        f"{done.seconds:.0f} s, {where}"
-    )
-    print_verdicts(console(), title, done.verdicts, done.stored)
-
-
-def _render_all(run: "Run") -> None:
-    from circuits.confirm import open_lab
-    from probes.figures import save
-
-    lab = open_lab(run)
-    for kind, draw in lab.study.figures.items():
-        file = run.path / "figures" / f"{kind}.png"
-        try:
-            print(save(draw(lab), file))
-        except BadInput as error:
-            print(f"no figure {kind}: {error}")
-
-
-def _write_json(path: Path | None, done: "Sequence[Confirmation]") -> None:
-    if path is None:
-        return
-    from trained.store import write_json
-
-    objects = [confirmation.as_dict() for confirmation in done]
-    write_json(path, objects[0] if len(objects) == 1 else objects)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trained.errors import BadInput
 
+from .output import check_output
 from .request import CONFIRMED
 
 
@@ -30,7 +31,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 
 def run_report(options: argparse.Namespace) -> int:
     """Gather what was asked for and write the page."""
-    _check(options.output)
+    check_page("--output", options.output)
     from circuits.report.gather import default_targets, from_lab, open_target
     from circuits.report.inspected import read_inspected
     from circuits.report.page import write_page
@@ -50,11 +51,8 @@ def run_report(options: argparse.Namespace) -> int:
     return CONFIRMED
 
 
-def _check(output: Path) -> None:
+def check_page(option: str, output: Path) -> None:
     """Refuse what cannot be written before the work is done, not after."""
     if output.suffix.lower() not in (".html", ".htm"):
-        raise BadInput(f"--output {output}: give a file that ends with .html")
-    folders = output.absolute().parents
-    nearest = next((folder for folder in folders if folder.exists()), output)
-    if output.is_dir() or not nearest.is_dir():
-        raise BadInput(f"--output {output}: a file cannot be written there")
+        raise BadInput(f"{option} {output}: give a file that ends with .html")
+    check_output(option, output)

@@ -5,7 +5,6 @@ Free of torch, so that bad input is refused at once.
 
 import argparse
 import errno
-import os
 import signal
 import sys
 import threading
@@ -17,6 +16,8 @@ from typing import NoReturn
 
 from circuits.study import Request, judging_seeds
 from trained.errors import BadInput, Incomplete, in_a_line
+
+from .output import patient_stdout
 
 CONFIRMED, NOT_CONFIRMED, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -86,25 +87,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
-def check_json(path: Path | None) -> None:
-    """Refuse a file that cannot be written before the work is done, not after."""
-    if path is None:
-        return
-    folders = path.absolute().parents
-    nearest = next((folder for folder in folders if folder.exists()), path)
-    if path.is_dir() or not nearest.is_dir():
-        raise BadInput(f"--json {path}: a file cannot be written there")
-
-
 def guarded(work: Callable[[], int], *, debug: bool = False) -> int:
     """The exit code of some work; whatever goes wrong is one line."""
     try:
-        with _ended_as_interrupted():
+        with _ended_as_interrupted(), patient_stdout():
             return work()
-    except BrokenPipeError:
-        # The reader (head, less) has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CONFIRMED
     except KeyboardInterrupt:
         print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
         return INTERRUPTED

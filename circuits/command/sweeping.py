@@ -5,9 +5,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .request import CONFIRMED, add_request_options, check_json, request_from
+from .output import JsonOutput, add_json_option
+from .request import CONFIRMED, add_request_options, request_from
 
 if TYPE_CHECKING:
     from circuits.sweep import Cell
@@ -37,7 +38,7 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", default="*", metavar="CLAIMS", help="ids like 'lego.length.*'"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json_option(parser, "the verdicts")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="a heat map for each claim"
     )
@@ -47,7 +48,7 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
 def run_sweep(options: argparse.Namespace) -> int:
     """Train and judge every cell; what is done is written after each."""
     request = request_from(options.study, options)
-    check_json(options.json)
+    output = JsonOutput(options.json)
     from circuits.sweep import grid_of, sweep
 
     grid = grid_of(options.grid)
@@ -56,8 +57,9 @@ def run_sweep(options: argparse.Namespace) -> int:
         cells.append(cell)
         where = ", ".join(f"{k}={v}" for k, v in zip(grid, cell.setting, strict=True))
         print(f"{where}: {cell.refused or _counts(cell)}", file=sys.stderr)
-        _write(options.json, grid, cells)
-    _show(cells, grid)
+        output.keep(_object(grid, cells))
+    output.finish(_object(grid, cells))
+    _show(cells, grid, stderr=output.takes_stdout)
     if options.output:
         _draw(options.output, cells, grid)
     return CONFIRMED
@@ -68,25 +70,23 @@ def _counts(cell: "Cell") -> str:
     return ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words))
 
 
-def _write(
-    path: Path | None, grid: Mapping[str, tuple[str, ...]], cells: Sequence["Cell"]
-) -> None:
-    if path is None:
-        return
-    from trained.store import write_json
-
+def _object(
+    grid: Mapping[str, tuple[str, ...]], cells: Sequence["Cell"]
+) -> dict[str, Any]:
     found = [cell.as_dict(list(grid)) for cell in cells]
-    write_json(path, {"grid": {k: list(v) for k, v in grid.items()}, "cells": found})
+    return {"grid": {k: list(v) for k, v in grid.items()}, "cells": found}
 
 
-def _show(cells: Sequence["Cell"], grid: Mapping[str, tuple[str, ...]]) -> None:
+def _show(
+    cells: Sequence["Cell"], grid: Mapping[str, tuple[str, ...]], *, stderr: bool
+) -> None:
     """A table for each claim: the mean and the verdict in every cell."""
     from rich.table import Table
 
-    from circuits.report.tables import COLOURS, console
+    from circuits.report.terminal import COLOURS, console
     from circuits.sweep import claims_of, phase_diagram
 
-    page = console()
+    page = console(stderr=stderr)
     for claim in claims_of(cells):
         values, words = phase_diagram(claim, cells, grid)
         down, across = values.axes

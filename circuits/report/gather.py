@@ -10,7 +10,7 @@ from circuits.lab import Lab
 from circuits.results import file_of
 from circuits.study import STUDIES, find
 from circuits.training import code_hash
-from trained.store import is_shipped, open_run, read_json, shipped_names
+from trained.store import name_of, open_run, read_json, shipped_names
 
 from .attention import attention_views
 from .figures import draw_all
@@ -48,7 +48,7 @@ def _from_file(file: Path) -> Iterator[Paper]:
 def from_lab(lab: Lab) -> Paper:
     """A trained run: its verdicts, figures and attention."""
     run = lab.run
-    name = run.path.name if is_shipped(run) else str(run.path)
+    name = name_of(run)
     return Paper(
         judged=judged(verdicts_of(lab), name, target=name),
         title=lab.study.title,

@@ -77,6 +77,8 @@ class Leaf:
     preconditions: tuple[Reading, ...]
     controls: tuple[Reading, ...]
     nulls: tuple[Reading, ...]
+    shown: tuple[Reading, ...]
+    """What decides nothing; nothing is expected of it."""
     revised: str
     seconds: float | None
     holm: float | None
@@ -234,6 +236,7 @@ def _leaf(verdict: Mapping[str, Any], command: str) -> Leaf:
         preconditions=_each(_reading, verdict["preconditions"]),
         controls=_each(_reading, verdict["controls"]),
         nulls=_each(_null, verdict["nulls"]),
+        shown=_each(_shown, verdict.get("shown", ())),
         revised=str(verdict.get("revised") or ""),
         seconds=_number(verdict.get("seconds")),
         holm=_number(verdict.get("holm")),
@@ -269,6 +272,15 @@ def _null(found: Mapping[str, Any]) -> Reading:
         expected=str(found["expected"]),
         values=values,
         state=str(found.get("reason") or (passes if values else "")),
+    )
+
+
+def _shown(found: Mapping[str, Any]) -> Reading:
+    return Reading(
+        name=str(found["name"]),
+        expected="",
+        values=_each(_number, found["values"]),
+        state=str(found.get("reason", "")),
     )
 
 

@@ -7,7 +7,16 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from circuits.claims import Claim, NotTested, Null, Verdict, digest, judge, under
+from circuits.claims import (
+    Claim,
+    NotTested,
+    Null,
+    Shown,
+    Verdict,
+    digest,
+    judge,
+    under,
+)
 from circuits.conditions import Each, Mean
 
 
@@ -155,7 +164,7 @@ def test_the_json_of_a_verdict_is_the_documented_one() -> None:
         *("claim", "headline", "statement", "source", "origin", "weight", "kind"),
         *("paper", "rule", "expected", "values", "replicates", "mean", "ci95"),
         *("conditions", "preconditions", "controls", "nulls", "gated", "verdict"),
-        *("passed", "reason", "revised", "stored", "p_value", "seconds"),
+        *("passed", "reason", "revised", "stored", "p_value", "seconds", "shown"),
     }
     assert written.keys() == expected
     assert written["rule"] == "mean"
@@ -192,6 +201,44 @@ def test_the_digest_sees_every_expectation_and_null() -> None:
     digests = {digest([claim]) for claim in (CLAIM, *changed)}
     assert len(digests) == 1 + len(changed)
     assert digest([CLAIM]) == digest([replace(CLAIM)])
+
+
+@pytest.mark.parametrize("found", [(1.0,), (-5.0, math.nan), (math.inf,) * 3])
+@pytest.mark.parametrize(
+    "conditions",
+    [(values(1.0, 0.99, 0.98),), (values(0.1, 0.2, 0.3),), (values(1.0, 0.9, 0.7),)],
+)
+def test_what_is_only_shown_never_changes_a_verdict(
+    found: tuple[float, ...], conditions: tuple[Mean, ...]
+) -> None:
+    plain = judged(conditions=conditions)
+    beside = judged(conditions=conditions, shown=(Shown("it", lambda _lab: found),))
+    assert (beside.word, beside.reason) == (plain.word, plain.reason)
+    written = json.loads(json.dumps(beside.as_dict(), allow_nan=False))
+    kept = [v if math.isfinite(v) else None for v in found]
+    assert written["shown"] == [{"name": "it", "values": kept, "reason": ""}]
+
+
+def test_what_is_only_shown_may_be_missing_and_needs_no_precondition() -> None:
+    def missing(_lab: object) -> list[float]:
+        raise NotTested("no arm")
+
+    verdict = judged(shown=(Shown("it", missing),))
+    assert verdict.passed
+    assert verdict.shown[0].reason == "no arm"
+    unmet = (values(0.1, 0.1, 0.1),)
+    verdict = judged(preconditions=unmet, shown=(Shown("it", lambda _lab: [1.0]),))
+    assert verdict.word == "not tested"
+    assert verdict.shown[0].values == (1.0,)
+
+
+def test_what_is_only_shown_is_fixed_by_name_and_is_no_null() -> None:
+    shown = replace(CLAIM, shown=(Shown("it", lambda _lab: [1.0]),))
+    assert shown.as_dict()["shown"] == ["it"]
+    assert digest([shown]) != digest([CLAIM])
+    assert "shown" not in CLAIM.as_dict()
+    with pytest.raises(ValueError, match="could not fail"):
+        replace(shown, nulls=())
 
 
 def test_claims_hang_under_their_headline() -> None:

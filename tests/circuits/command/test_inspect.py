@@ -43,7 +43,7 @@ def test_a_prompt_gives_a_table_an_object_and_figures(
 
 @pytest.mark.usefixtures("opened")
 def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "tiny", "abcde", "fghij", "--json"]) == 0
+    assert main(["inspect", "tiny", "abcde", "fghij", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [entry["prompt"] for entry in found] == ["abcde", "fghij"]
 

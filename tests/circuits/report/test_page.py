@@ -67,6 +67,18 @@ class TestVerdicts:
         row = judged(verdict_file(verdicts=[verdict("a; rm -rf /")]), "it").leaves[0]
         assert row.command.endswith("--only 'a; rm -rf /'")
 
+    def test_what_is_only_shown_stands_in_the_details_without_an_expectation(
+        self,
+    ) -> None:
+        shown = [{"name": "replayed", "values": [0.25, 0.75], "reason": ""}]
+        text = render([paper(verdicts=[verdict("toy.a", shown=shown)])])
+        details = text[text.index("Shown only") :]
+        found = details[: details.index("</ul>")]
+        assert "<b>replayed</b>" in found
+        assert "0.5" in found
+        assert "expected" not in found
+        assert "Shown only" not in render([paper()])
+
     def test_a_claim_that_was_not_tested_has_no_values(self) -> None:
         row = verdict("toy.a", "not tested", conditions=[], nulls=[], reason="no arm")
         found = paper(verdicts=[row])

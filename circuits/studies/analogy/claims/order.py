@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from circuits.claims import UNTRAINED, Claim, Null
+from circuits.claims import UNTRAINED, Claim, Null, Shown
 from circuits.conditions import Each, Measure
 from trained.analogy.config import Config
 
@@ -159,14 +159,9 @@ def _cause(config: Config) -> Claim:
             at_chance("share 0", n, given(0.0)),
             succeeds("share 1", n, given(1.0)),
         ),
-        (
-            UNTRAINED,
-            *(
-                Null(f"share {share:g} (shown only)", None, given(share), "in [0, 1]")
-                for share in (0.25, 0.5)
-            ),
-        ),
+        (UNTRAINED,),
         weight=3,
+        shown=tuple(Shown(f"share {x:g}", given(x)) for x in (0.25, 0.5)),
         controls=(
             at_chance(
                 "random direction, same length", n, lambda lab: lab.with_random(REPLAY)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from circuits.claims import UNTRAINED, Claim, Null
+from circuits.claims import UNTRAINED, Claim, Null, Shown
 from circuits.conditions import Each, Measure
 from trained.analogy.config import Config
 
@@ -58,10 +58,11 @@ def _gpt_success(config: Config) -> Claim:
                 measure=lambda lab: lab.cosine("gpt-SA", "shifted"),
                 bound="<= 0.15",
             ),
-            Null(
-                "AS_E, A replayed (shown only: near 1 it fails by forgetting)",
-                measure=lambda lab: lab.success("gpt-AS_E-replay"),
-                bound="in [0, 1]",
+        ),
+        shown=(
+            Shown(
+                "AS_E, A replayed (near 1 it fails by forgetting)",
+                lambda lab: lab.success("gpt-AS_E-replay"),
             ),
         ),
         weight=4,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from circuits.claims import Claim, Null, under
+from circuits.claims import Claim, Null, Shown, under
 from circuits.conditions import Condition, Each, Mean, Measure
 from trained.config import Preset, require
 from trained.finetuning_config import FineTuning
@@ -110,10 +110,8 @@ def _transfer(settings: Settings) -> Claim:
         "Table 2",
         "behaviour",
         tuple(conditions),
-        (
-            Null("before", None, lambda lab: lab.carried("before", "A"), "<= 0"),
-            *(_shown(f"success, {name}", _success(name)) for name in taught),
-        ),
+        (Null("before", None, lambda lab: lab.carried("before", "A"), "<= 0"),),
+        shown=tuple(Shown(f"success, {name}", _success(name)) for name in taught),
         weight=4,
         paper=0.73,
         preconditions=_fits(*taught),
@@ -134,11 +132,11 @@ def _order() -> Claim:
         "Tables 2 and 3",
         "behaviour",
         (Mean("min(joint, SA) - AS", ">= 0.1", _carried(both, "AS")),),
-        (
-            Null("before", measure=_carried("before", "before")),
-            _shown("AS", _success("AS")),
-            _shown("A retained after AS", lambda lab: lab.of("retained", "AS")),
-            _shown("AS, A replayed", _success("replay")),
+        (Null("before", measure=_carried("before", "before")),),
+        shown=(
+            Shown("AS", _success("AS")),
+            Shown("A retained after AS", lambda lab: lab.of("retained", "AS")),
+            Shown("AS, A replayed", _success("replay")),
         ),
         weight=5,
         paper=0.2,
@@ -155,10 +153,8 @@ def _similarity() -> Claim:
         "Table 2",
         "signal",
         tuple(_gaps("similarity")),
-        (
-            *_halves("shifted pairs", "similarity", "shifted", "similarity"),
-            *(_shown(f"cosine, {x}", _cosine(x, "similarity")) for x in _LESSONS),
-        ),
+        tuple(_halves("shifted pairs", "similarity", "shifted", "similarity")),
+        shown=tuple(Shown(f"cosine, {x}", _cosine(x, "similarity")) for x in _LESSONS),
         weight=3,
         paper=0.05,
         preconditions=_fits(*TRANSFERRING, "AS"),
@@ -178,9 +174,11 @@ def _sparse() -> Claim:
         (
             *_halves("as many kept at random", "random", "own", "sparse"),
             *_halves("shifted pairs", "sparse", "shifted", "sparse"),
-            *(_shown(f"cosine, {x}", _cosine(x, "sparse")) for x in _LESSONS),
-            _shown("raw gap", lambda lab: lab.gap("similarity", "joint")),
-            _shown("gap of the activations", lambda lab: lab.gap("passive", "joint")),
+        ),
+        shown=(
+            *(Shown(f"cosine, {x}", _cosine(x, "sparse")) for x in _LESSONS),
+            Shown("raw gap", lambda lab: lab.gap("similarity", "joint")),
+            Shown("gap of the activations", lambda lab: lab.gap("passive", "joint")),
         ),
         weight=3,
         paper=0.1053,
@@ -235,11 +233,6 @@ def _halves(label: str, of: str, which: str, against: str) -> Iterator[Null]:
 
     for name in TRANSFERRING:
         yield Null(f"{label} beyond half of {name} - AS", None, beyond(name), "<= 0")
-
-
-def _shown(name: str, measure: Measure) -> Null:
-    """A value that is printed beside the claim and decides nothing."""
-    return Null(f"{name} (shown only)", measure=measure, bound="in [-1, 1]")
 
 
 def _printed() -> Iterator[Claim]:

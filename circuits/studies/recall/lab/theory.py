@@ -22,7 +22,7 @@ from trained.recall.slopes import (
     lead,
     ratio_rises,
 )
-from trained.recall.task import Episodes, Vocabulary, all_bijections
+from trained.recall.task import Episodes, Vocabulary
 from trained.recall.theory import (
     hessian,
     relation_accuracy,
@@ -74,15 +74,18 @@ class TheoryLab(Lab):
 
     def seeds_of(self, arm: str) -> tuple[int, ...]:
         """The seeds that an arm was trained with."""
-        return self.seeds if arm in self.builds else super().seeds_of(arm)
+        given = arm + self.twin in self.builds
+        return self.seeds if given else super().seeds_of(arm)
 
     def model(self, arm: str, seed: int, step: int | None = None) -> Any:
         """One model, of the run or put in its place; untrained, what it starts from."""
-        if arm not in self.builds:
+        # A null that is a twin of the arm was not put in place: it is the run's own.
+        name = arm + self.twin
+        if name not in self.builds:
             return super().model(arm, seed, step)
         if not self.trained:
-            return self.arms[arm].build(seed).requires_grad_(False)
-        return self.builds[arm](self, seed, step).requires_grad_(False)
+            return self.arms[name].build(seed).requires_grad_(False)
+        return self.builds[name](self, seed, step).requires_grad_(False)
 
     def after_stage_one(self: AnyLab) -> AnyLab:
         """A null: Algorithm 1 without its perturbation and what follows."""
@@ -100,15 +103,16 @@ class TheoryLab(Lab):
     # The constructed memory.
 
     def _memories(self, seed: int) -> list[tuple[Tensor, RecallModel]]:
-        """The headline tables and, for two examples, all bijections of three."""
+        """Of every shape of table in the run the first."""
         k = self.config.n_examples
-        names = ("full-affine", "full-random")
-        tables = [self.settings[name].table(seed) for name in names]
-        if k == 2:
-            tables.append(all_bijections(3))
+        tables: dict[torch.Size, Tensor] = {}
+        for setting in self.settings.values():
+            table = setting.table(seed)
+            tables.setdefault(table.shape, table)
         made = [
             (table, constructed_model(table, k, seed, dtype=torch.float64))
-            for table in tables
+            for table in tables.values()
+            if table.shape[1] > k
         ]
         if self.spoiled:
             return [(table, memory.shuffled(model, seed)) for table, model in made]

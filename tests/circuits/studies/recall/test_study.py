@@ -100,6 +100,30 @@ def test_every_leaf_is_measured_at_the_papers_size():
     }
 
 
+def test_nulls_of_the_literal_theorem_are_at_its_own_temperature():
+    asked = []
+
+    class Asked:
+        def few(self, _quantity, t, *_cell, **_options):
+            asked.append(t)
+            return [0.0]
+
+    by_id = {claim.id: claim for claim in claims(PAPER)}
+    for null in by_id["recall.few.n-grid.all"].nulls:
+        if null.measure is not None:
+            null.measure(Asked())
+    assert set(asked) == {0.001}
+
+
+def test_the_memory_is_asked_about_every_shape_of_table(tmp_path):
+    def shapes(config):
+        lab = lab_of(tmp_path / str(len(config.samples.subjects)), {}, config)
+        return {tuple(table.shape) for table, _ in lab._memories(0)}
+
+    assert shapes(QUICK) == {(56, 8), (64, 8), (6, 3)}
+    assert shapes(PAPER) >= {(56, 8), (6, 3), (64, 16), (512, 8)}
+
+
 def test_only_two_leaves_are_theory():
     theory = {claim.id for claim in claims(PAPER) if claim.kind == "theory"}
     assert theory == {"recall.memory.lemma1", "recall.warmup.global"}

@@ -1,0 +1,53 @@
+"""The verb `claim`: all that is known of one claim."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from trained.errors import unknown
+
+from .output import JsonOutput, add_json_option
+from .request import CONFIRMED, NOT_CONFIRMED
+
+
+def add_claim_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `claim`."""
+    parser.add_argument("id", metavar="ID", help="such as lego.conc.c6")
+    parser.add_argument(
+        "target", metavar="RUN", help="a run, a zoo name or a verdict file"
+    )
+    add_json_option(parser, "the verdict")
+
+
+def run_claim(options: argparse.Namespace) -> int:
+    """Judge one claim on a run, or look it up in a file, and print all of it."""
+    output = JsonOutput(options.json)
+    from circuits.report.terminal import console, print_claim
+    from circuits.report.verdicts import judged
+
+    whole = _verdicts(options.target, options.id)
+    found = judged(whole, options.target, _run_of(options.target))
+    leaf = next((leaf for leaf in found.leaves if leaf.id == options.id), None)
+    if leaf is None:
+        raise unknown("claim", options.id, [leaf.id for leaf in found.leaves])
+    output.finish(next(v for v in whole["verdicts"] if v["claim"] == options.id))
+    print_claim(console(stderr=output.takes_stdout), found, leaf)
+    return CONFIRMED if leaf.verdict == "confirmed" else NOT_CONFIRMED
+
+
+def _run_of(target: str) -> str:
+    return "" if Path(target).is_file() else target
+
+
+def _verdicts(target: str, claim: str) -> Any:
+    """The study's verdicts from a file, or this one measured."""
+    if Path(target).is_file():
+        from circuits.report.files import read_objects
+
+        objects = read_objects(Path(target))
+        slug = claim.partition(".")[0]
+        return next((one for one in objects if one.get("study") == slug), objects[0])
+    from circuits.confirm import confirm_run
+    from trained.store import open_run
+
+    return confirm_run(open_run(target), only=claim, partial=True).as_dict()
