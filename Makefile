@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-llm demo calibrate test test-faults lint bench clean
+.PHONY: setup setup-llm demo calibrate test test-faults lint bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -43,5 +43,10 @@ lint: setup
 bench: setup
 	$(BIN)/python -m scripts.bench
 
+# The documentation as a site in site/, from docs/, the docstrings and results/.
+docs: setup
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[docs]"
+	$(BIN)/mkdocs build --quiet --strict
+
 clean:
-	rm -rf $(VENV) runs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) runs build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from circuits.models.open import open
     from circuits.sites import Site
     from trained.errors import BadInput
+    from trained.fit import fit
+    from trained.task import Batch
 
 __all__ = [
     "BadInput",
+    "Batch",
     "Part",
     "Signal",
     "Site",
@@ -43,6 +46,7 @@ __all__ = [
     "attention",
     "attribute",
     "confirm",
+    "fit",
     "inspect",
     "intervene",
     "knock_out",
@@ -71,6 +75,8 @@ _HOMES = {
     "circuits.models.open": ("open",),
     "circuits.sites": ("Site",),
     "trained.errors": ("BadInput",),
+    "trained.fit": ("fit",),
+    "trained.task": ("Batch",),
 }
 
 

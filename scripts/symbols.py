@@ -7,7 +7,7 @@ The same verdicts as `reasonscope confirm symbols`, as library calls to start fr
 
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
 from circuits.confirm import confirm_lab, open_lab
-from circuits.report.tables import console, print_verdicts
+from circuits.report.terminal import console, print_confirmation
 from circuits.training import prepare, train_run
 from probes.figures import save
 
@@ -19,9 +19,10 @@ def main() -> int:
     train_run(run, jobs=request.jobs)
     lab = open_lab(run)
     confirmation = confirm_lab(lab)
-    print_verdicts(console(), str(run.path), confirmation.verdicts)
-    figure = lab.study.figures["efficiency"](lab)
-    print(save(figure, run.path / "figures" / "efficiency.png"))
+    print_confirmation(console(), confirmation)
+    for kind in ("efficiency", "paper", "copying"):
+        figure = lab.study.figures[kind](lab)
+        print(save(figure, run.path / "figures" / f"{kind}.png"))
     return CONFIRMED if confirmation.passed else NOT_CONFIRMED
 
 

@@ -5,8 +5,8 @@ import torch
 from circuits.studies.symbols.specimen import Specimen
 from trained.decoder import Decoder, DecoderConfig
 from trained.seeding import generator
-from trained.symbols.model import answers
 from trained.symbols.sampler import SPLITS, Alphabet, alphabet, sample
+from trained.symbols.scores import answers
 from trained.symbols.tasks import task
 from trained.task import Batch
 

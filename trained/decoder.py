@@ -61,9 +61,14 @@ class DecoderConfig:
     """Multiplier of a trained scalar a per head, from 0: W_K W_Q^T + aI; 0 for none."""
     value_output_identity: float = 0.0
     """Multiplier of a trained scalar b per head, from 0: W_V W_O^T + bI; 0 for none."""
-    matching: Literal["identity", "off_diagonal", "orthogonal"] = "identity"
+    matching: Literal[
+        "identity", "off_diagonal", "orthogonal", "off_diagonal_orthogonal", "scores"
+    ] = "identity"
     """What a weighs: x x^T; that without a position's match with itself (language
-    models); as a control x Q x^T for a fixed random orthogonal Q."""
+    models); as controls x Q x^T for a fixed random orthogonal Q, and the query-key
+    scores themselves."""
+    copying: Literal["identity", "orthogonal"] = "identity"
+    """What b weighs: x, or as a control x Q."""
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
@@ -148,7 +153,7 @@ class Attention(nn.Module):
         self.b_O = _zeros((d_model,), config.biases == "all")
         self.a = _zeros((heads,), config.key_query_identity != 0)
         self.b = _zeros((heads,), config.value_output_identity != 0)
-        if config.matching == "orthogonal":
+        if config.matching.endswith("orthogonal") or config.copying == "orthogonal":
             rotation = _orthonormal(d_model, d_model, generator)
             self.register_buffer("orthogonal", rotation)
         future = torch.ones(config.n_ctx, config.n_ctx, dtype=torch.bool).triu(1)
@@ -172,15 +177,24 @@ class Attention(nn.Module):
         scores = einsum(q, k, "batch q head d, batch k head d -> batch head q k")
         scores = scores * (default if given is None else given)
         if self.a is not None:
-            keys = x @ self.orthogonal if self.config.matching == "orthogonal" else x
-            match = einsum(x, keys, "batch q d, batch k d -> batch q k")
-            if self.config.matching == "off_diagonal":
-                match = match - torch.diag_embed(match.diagonal(dim1=1, dim2=2))
             a = self.config.key_query_identity * self.a
-            scores = scores + einsum(a, match, "head, batch q k -> batch head q k")
+            scores = scores + self._matches(scores, a, x)
         if self.config.mask == "none":
             return scores
         return scores.masked_fill(self.mask[: x.shape[1], : x.shape[1]], -torch.inf)
+
+    def _matches(
+        self, scores: Pattern, a: Float[Tensor, " head"], x: Residual
+    ) -> Pattern:
+        """What the scalars a add to the scores."""
+        kind = self.config.matching
+        if kind == "scores":
+            return einsum(a, scores, "head, batch head q k -> batch head q k")
+        keys = x @ self.orthogonal if kind.endswith("orthogonal") else x
+        match = einsum(x, keys, "batch q d, batch k d -> batch q k")
+        if kind.startswith("off_diagonal"):
+            match = match - torch.diag_embed(match.diagonal(dim1=1, dim2=2))
+        return einsum(a, match, "head, batch q k -> batch head q k")
 
     def _output(self, z: PerHead, pattern: Pattern, x: Residual) -> Residual:
         # Per-head results are as large as n_heads residuals, so they are formed
@@ -191,7 +205,8 @@ class Attention(nn.Module):
         if self.b is not None:
             b = self.config.value_output_identity * self.b
             axes = "batch head q k, head, batch k d_model"
-            out = out + einsum(pattern, b, x, f"{axes} -> {to}")
+            read = x @ self.orthogonal if self.config.copying == "orthogonal" else x
+            out = out + einsum(pattern, b, read, f"{axes} -> {to}")
         if listened:
             out = self.hook_result(out).sum(dim=2)
         return out if self.b_O is None else out + self.b_O

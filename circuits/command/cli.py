@@ -19,6 +19,7 @@ from .judging import (
     train_with_progress,
 )
 from .listing import add_list_options, run_list
+from .memory import limit_memory
 from .reporting import add_report_options, run_report
 from .request import CONFIRMED, Parser, add_request_options, guarded, request_from
 from .sweeping import add_sweep_options, run_sweep
@@ -148,6 +149,7 @@ def _train(options: argparse.Namespace) -> int:
 
 def entry_point() -> NoReturn:
     """What the installed command calls."""
+    limit_memory()
     sys.exit(main())
 
 

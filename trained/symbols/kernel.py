@@ -320,3 +320,29 @@ def _own(kernel: Kernel, strings: Tokens) -> Float[Tensor, "*replicate example"]
     )
     values = [kernel(string[None], string[None])[..., 0, 0] for string in patterns]
     return torch.stack(values, dim=-1)[..., which]
+
+
+@dataclass(frozen=True)
+class ForeignKernel:
+    """That of an MLP given the incidence matrix of a fresh string of the task.
+
+    A control: the mean over the templates that both fresh strings may have.
+    """
+
+    strings: Tokens
+    """One string for each template."""
+    lift: Lift = field(default_factory=ReluLift)
+
+    def __call__(self, x: Rows, y: Columns) -> Float[Tensor, "row col"]:
+        """The matrix of similarities."""
+        inner = (x[:, None] == y[None]).double().sum(-1)
+        given = _incidence(self.strings)
+        size = len(given)
+        own = given.square().sum(1) + x.shape[1]
+        own = own.expand(*inner.shape, size)
+        values = self.lift(
+            inner[..., None, None] + given @ given.mT,
+            own[..., :, None],
+            own[..., None, :],
+        )
+        return values.mean((-2, -1))

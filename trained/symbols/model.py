@@ -1,4 +1,4 @@
-"""The study's networks, and how their answers are scored.
+"""The study's networks.
 
 The transformer is bidirectional, read at CLS, with scalars a and b per head:
 `scores_h = x W_Q W_K^T x^T / sqrt(d_head) + m a_h x x^T` and
@@ -7,10 +7,10 @@ scalars start at 0, where the network is the vanilla one to the last bit. Sectio
 Appendix B of "When can transformers reason with abstract symbols?" Beside it stand
 networks without attention: an MLP whose input is a concatenation of one-hots cannot
 tell unseen symbols apart in expectation; given the incidence matrix X X^T it need not
-look at symbols at all. Losses and metrics are written so that seeds can be stacked.
+look at symbols at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import torch
@@ -24,14 +24,19 @@ from transformer_lens.hook_points import HookPoint
 from trained.decoder import Decoder, DecoderConfig
 from trained.task import Batch
 
+from .config import Scaled
 from .sampler import Alphabet
 from .setting import Identity
 
 Tokens = Int[Tensor, "batch pos"]
-Answers = Float[Tensor, "batch 1 1"]
+Answers = Float[Tensor, "batch 1 out"]
+"""One number each, or what a wider readout says."""
 Vectors = Float[Tensor, "batch d"]
-Splits = Mapping[str, Batch]
 
+MATCHING: dict[Identity, Literal["orthogonal", "scores"]] = {
+    "aQ": "orthogonal",
+    "a_scores": "scores",
+}
 DEFAULT_SCALE = 3**-0.5
 """A weight with d inputs starts with standard deviation (3 d)^-1/2, as torch's do."""
 
@@ -73,23 +78,30 @@ def sizes(
         head="affine" if real else "tied",
         gamma=0.5,
         embedding_std=1.0,
-        key_query_identity=multiplier if identity in ("a", "ab", "orthogonal") else 0.0,
-        value_output_identity=multiplier if identity in ("b", "ab") else 0.0,
-        matching="orthogonal" if identity == "orthogonal" else "identity",
+        key_query_identity=multiplier if "a" in identity else 0.0,
+        value_output_identity=multiplier if "b" in identity else 0.0,
+        matching=MATCHING.get(identity, "identity"),
+        copying="orthogonal" if identity == "bQ" else "identity",
     )
 
 
 def transformer(
-    shape: DecoderConfig, *, scale: float = 1.0, generator: Generator
+    shape: DecoderConfig,
+    *,
+    scale: float = 1.0,
+    scaled: Scaled = "weights",
+    generator: Generator,
 ) -> Decoder:
-    """The network before training; `scale` multiplies all weights of the blocks."""
+    """The network before training, all weights of the blocks or its scores scaled."""
     model = Decoder(shape, generator=generator)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if ".W_" in name:
-                weight.mul_(DEFAULT_SCALE * scale)
-            elif name == "unembedding":
+            if ".W_" in name or name == "unembedding":
                 weight.mul_(DEFAULT_SCALE)
+            if scaled == "weights" and ".W_" in name:
+                weight.mul_(scale)
+            if scaled == "scores" and name.endswith(("W_Q", "W_K")):
+                weight.mul_(scale**0.5)
     return model
 
 
@@ -117,18 +129,25 @@ def start_near_identity(
 class Perceptron(HookedRootModule):
     """Three linear layers with ReLU on concatenated one-hots, for real labels.
 
-    With `incidence` the flattened matrix [x_i = x_j] joins the input. CLS is left out.
+    With `incidence` the flattened matrix [x_i = x_j] joins the input, the string's own
+    or, as a control, that of the string before it in the batch. CLS is left out.
     """
 
     def __init__(
-        self, alphabet: Alphabet, *, width: int, incidence: bool, generator: Generator
+        self,
+        alphabet: Alphabet,
+        *,
+        width: int,
+        incidence: Literal["none", "own", "foreign"] = "none",
+        generator: Generator,
     ):
         super().__init__()
         length, self.d_vocab = alphabet.task.length, alphabet.d_vocab
         self.incidence = incidence
-        d_in = length * self.d_vocab + (length**2 if incidence else 0)
+        given = incidence != "none"
+        d_in = length * self.d_vocab + (length**2 if given else 0)
         self.tokens = _weight(length * self.d_vocab, width, d_in, generator)
-        if incidence:
+        if given:
             self.matches = _weight(length**2, width, d_in, generator)
         self.bias = nn.Parameter(torch.zeros(width))
         self.hidden = _weight(width, width, width, generator)
@@ -143,8 +162,9 @@ class Perceptron(HookedRootModule):
         strings = tokens[:, :-1]
         places = torch.arange(strings.shape[1], device=tokens.device) * self.d_vocab
         first = F.embedding(strings + places, self.tokens).sum(1) + self.bias
-        if self.incidence:
+        if self.incidence != "none":
             equal = strings[:, :, None] == strings[:, None, :]
+            equal = equal.roll(1, 0) if self.incidence == "foreign" else equal
             first = first + equal.flatten(1).to(first.dtype) @ self.matches
         second = F.relu(first) @ self.hidden + self.hidden_bias
         answers = F.relu(second) @ self.readout + self.readout_bias
@@ -204,50 +224,38 @@ def _weight(rows: int, columns: int, d_in: int, generator: Generator) -> nn.Para
     return nn.Parameter(draw * d_in**-0.5)
 
 
-def answers(model: nn.Module, strings: Batch) -> Float[Tensor, "batch out"]:
-    """What the model says at CLS: a number, or a logit for every token but CLS."""
-    said = model(strings.tokens)[:, -1]
-    return said if said.shape[-1] == 1 else said[:, :-1]
+class Readout(nn.Module):
+    """The readout of a transformer whose other weights are frozen.
+
+    What these make of every string is computed once; a string's only token is its
+    number (see `numbered`).
+    """
+
+    features: Tensor
+
+    def __init__(self, model: Decoder, strings: Iterable[Batch]) -> None:
+        super().__init__()
+        assert model.b_U is not None
+        self.unembedding, self.b_U = model.unembedding, model.b_U
+        with torch.no_grad():
+            parts = [
+                model.ln_final(model.through(model.embed(part.tokens))[:, -1:])[:, 0]
+                for split in strings
+                for part in split.chunks(1024)
+            ]
+        self.register_buffer("features", torch.cat(parts), persistent=False)
+
+    def forward(self, numbers: Int[Tensor, "batch 1"]) -> Answers:
+        """The answer to every string."""
+        seen = F.embedding(numbers, self.features)
+        return seen @ self.unembedding + self.b_U
 
 
-def loss(model: nn.Module, strings: Batch) -> Float[Tensor, ""]:
-    """Mean squared error of numbers, mean cross-entropy of tokens."""
-    said = answers(model, strings)
-    if strings.targets.is_floating_point():
-        return (said[:, 0] - strings.targets).square().mean()
-    return F.cross_entropy(said, strings.targets)
-
-
-def error(model: nn.Module, strings: Batch) -> Float[Tensor, ""]:
-    """Share of wrong answers: the wrong sign, or another token than the target."""
-    said = answers(model, strings)
-    if strings.targets.is_floating_point():
-        wrong = said[:, 0].sign() != strings.targets.sign()
-    else:
-        wrong = said.argmax(-1) != strings.targets
-    return wrong.float().mean()
-
-
-def alphabet_error(
-    model: nn.Module, strings: Batch, *, among: range
-) -> Float[Tensor, ""]:
-    """Share of wrong tokens when only those of one alphabet may be named."""
-    said = answers(model, strings)[:, among.start : among.stop]
-    return (said.argmax(-1) + among.start != strings.targets).float().mean()
-
-
-def loss_on(model: nn.Module, data: Splits, *, split: str) -> Float[Tensor, ""]:
-    """The loss on one split."""
-    return loss(model, data[split])
-
-
-def error_on(model: nn.Module, data: Splits, *, split: str) -> Float[Tensor, ""]:
-    """The error on one split."""
-    return error(model, data[split])
-
-
-def alphabet_error_on(
-    model: nn.Module, data: Splits, *, split: str, among: range
-) -> Float[Tensor, ""]:
-    """The error on one split among one alphabet."""
-    return alphabet_error(model, data[split], among=among)
+def numbered(splits: Mapping[str, Batch]) -> dict[str, Batch]:
+    """Splits whose strings are replaced by their numbers, counted over all splits."""
+    found, start = {}, 0
+    for name, strings in splits.items():
+        numbers = torch.arange(start, start + len(strings))[:, None]
+        found[name] = Batch(numbers, strings.targets)
+        start += len(strings)
+    return found

@@ -1,15 +1,15 @@
 """Strings of a task in three splits whose symbols are disjoint by construction.
 
 Token ids: regular tokens, then the train, validation and test alphabets, then CLS,
-which ends every string. The train alphabet is as large as the training set, so few
-symbols repeat. Worked example, same/different, n=4, 100 held-out symbols: train ids
-0-3, validation 4-103, test 104-203, CLS 204; trained on (2, 2, 204) -> 1 and
-(0, 3, 204) -> -1, tested on (117, 117, 204) -> 1. Section 2 of "When can transformers
-reason with abstract symbols?"
+which ends every string. The train alphabet is as large as the training set unless a
+size is given, so few symbols repeat. Worked example, same/different, n=4, 100 held-out
+symbols: train ids 0-3, validation 4-103, test 104-203, CLS 204; trained on
+(2, 2, 204) -> 1 and (0, 3, 204) -> -1, tested on (117, 117, 204) -> 1. Section 2 of
+"When can transformers reason with abstract symbols?"
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -66,18 +66,31 @@ class Alphabet:
         return self.cls + 1
 
 
-def alphabet(task: Task, n: int, *, n_held_out: int = 100) -> Alphabet:
-    """The alphabets for n training strings: n symbols, or as many as are needed."""
-    return Alphabet(task, max(n, task.n_wildcards), n_held_out)
+def alphabet(
+    task: Task, n: int, *, train_alphabet: int | None = None, n_held_out: int = 100
+) -> Alphabet:
+    """The alphabets for n training strings: n symbols, or as many as are needed.
+
+    `train_alphabet` is another number of training symbols: data diversity is that
+    number over the wildcards of a template (Definition 4.2).
+    """
+    size = train_alphabet or max(n, task.n_wildcards)
+    return Alphabet(task, size, n_held_out)
 
 
 def sample(
-    alphabet: Alphabet, split: Split, count: int, *, generator: Generator
+    alphabet: Alphabet,
+    split: Split,
+    count: int,
+    *,
+    label_noise: float = 0.0,
+    generator: Generator,
 ) -> Batch:
     """Strings of one split: a uniform template, then symbols without replacement.
 
-    The targets are numbers (real-label tasks) or the tokens to name (symbolic-label
-    tasks). Roles: see `roles`.
+    The targets are numbers (real-label tasks), with Gaussian noise of a standard
+    deviation on top if there is one, or the tokens to name (symbolic-label tasks).
+    Roles: see `roles`.
     """
     task, symbols = alphabet.task, alphabet.ids[split]
     chosen = torch.randint(len(task.templates), (count,), generator=generator)
@@ -88,6 +101,8 @@ def sample(
     tokens = torch.cat([strings, torch.full((count, 1), alphabet.cls)], dim=1)
     if task.kind == "real":
         answers = torch.tensor(task.values)[chosen]
+        if label_noise:
+            answers += label_noise * torch.randn(count, generator=generator)
     else:
         answers = pool.gather(1, _answer_columns(task)[chosen, None])[:, 0]
     return Batch(tokens, answers, roles=roles(task, tokens))
@@ -121,6 +136,15 @@ def value_places(task: Task) -> list[int]:
     return sorted(
         {symbols.index(label) for symbols, label in pairs if label in symbols}
     )
+
+
+def rows_redrawn(strings: Batch, n_first: int, *, generator: Generator) -> Batch:
+    """The strings with their first symbols taken from another string; same answers."""
+    order = torch.randperm(len(strings), generator=generator)
+    order = order.roll(1)[order.argsort()]  # one cycle: no string keeps its own
+    tokens = strings.tokens.clone()
+    tokens[:, :n_first] = strings.tokens[order, :n_first]
+    return replace(strings, tokens=tokens)
 
 
 def assert_unseen(alphabet: Alphabet, splits: Iterable[Batch]) -> None:

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, permutations, product
 from statistics import fmean, pstdev
 from typing import Literal
@@ -22,6 +23,7 @@ from .template import (
     Template,
     canonical,
     common_instance,
+    disjoint,
     is_wildcard,
     parse,
 )
@@ -37,6 +39,9 @@ class Task:
     name: str
     templates: tuple[Template, ...]
     labels: tuple[Label, ...]
+    tokens: tuple[str, ...] = ()
+    """Regular tokens that belong to it even if no template has them: the vocabulary of
+    random templates does not depend on the draw."""
 
     def __post_init__(self) -> None:
         sizes = {len(template) for template in self.templates}
@@ -77,6 +82,15 @@ class Task:
         return tuple((number - centre) / spread for number in numbers)
 
     @property
+    def labels_told(self) -> tuple[float, ...]:
+        """The distinct values of a real-label task, rising; none of a symbolic one.
+
+        >>> task("same_different").labels_told
+        (-1.0, 1.0)
+        """
+        return tuple(sorted(set(self.values))) if self.kind == "real" else ()
+
+    @property
     def length(self) -> int:
         """Symbols per string."""
         return len(self.templates[0])
@@ -89,17 +103,19 @@ class Task:
     @property
     def regular(self) -> tuple[str, ...]:
         """The regular tokens of all templates and labels, sorted."""
-        found = {token for template in self.templates for token in template.regular}
+        found = {*self.tokens}
+        found |= {token for template in self.templates for token in template.regular}
         words = {label for label in self.labels if isinstance(label, str)}
         return tuple(sorted(found | {w for w in words if not is_wildcard(w)}))
 
 
-def make(name: str, rules: list[Rule]) -> Task:
+def make(name: str, rules: list[Rule], tokens: tuple[str, ...] = ()) -> Task:
     """A task from (template text, label) pairs."""
     return Task(
         name,
         tuple(parse(text) for text, _ in rules),
         tuple(label for _, label in rules),
+        tokens,
     )
 
 
@@ -150,26 +166,32 @@ def raven() -> list[Rule]:
     return [*rules, ("aaabbbcc", "c")]
 
 
-def random_templates(
-    count: int, length: int = 5, n_wildcards: int = 2, n_regular: int = 0
-) -> list[Rule]:
-    """Distinct uniform draws from (W u R)^length with Gaussian labels.
+def random_task(
+    count: int,
+    length: int = 5,
+    n_wildcards: int = 2,
+    n_regular: int = 0,
+    *,
+    seed: int = 0,
+) -> Task:
+    """Uniform draws from (W u R)^length with Gaussian labels, pairwise disjoint.
 
-    The draw depends on the numbers only, so that every seed has the same task.
+    A seed draws templates and labels; the regular tokens are A, B, ... in every draw.
     """
     name = f"random-{count}-{length}-{n_wildcards}-{n_regular}"
-    source = random.Random(name)
+    source = random.Random(f"{name}, seed {seed}")
     require(count >= 2 and length >= 1, f"{name}: at least 2 templates of length 1")
     require(1 <= n_wildcards <= 26, f"{name}: 1 to 26 wildcards")
     require(0 <= n_regular <= 26, f"{name}: 0 to 26 regular tokens")
-    symbols = WILDCARDS[:n_wildcards] + WILDCARDS[:n_regular].upper()
+    tokens = tuple(WILDCARDS[:n_regular].upper())
+    symbols = (*WILDCARDS[:n_wildcards], *tokens)
     found: dict[Template, float] = {}
     for _ in range(200 * count):
         drawn = canonical(Template(tuple(source.choices(symbols, k=length))))
-        if drawn not in found:
+        if all(disjoint(drawn, other) for other in found):
             found[drawn] = source.gauss(0, 1)
         if len(found) == count:
-            return [(str(template), label) for template, label in found.items()]
+            return Task(name, tuple(found), tuple(found.values()), tokens)
     raise BadInput(f"{name}: there are only {len(found)} such templates")
 
 
@@ -197,16 +219,15 @@ _NAMED: dict[str, Callable[[], list[Rule]]] = {
     "match_to_sample": match_to_sample,
     "raven": raven,
 }
-_NUMBERED: dict[str, tuple[Callable[..., list[Rule]], int]] = {
-    "majority": (majority, 1),
-    "random": (random_templates, 4),
-}
 NAMES = (*_NAMED, "majority-K", "random-R[-LENGTH[-WILDCARDS[-REGULAR]]]")
 """What can be asked for by name, besides a task that is written out."""
 
 
-def task(name: str) -> Task:
+@cache
+def task(name: str, seed: int = 0) -> Task:
     """The task of a name, or the one that the text writes out.
+
+    A seed matters to random templates only.
 
     >>> len(task("majority-4").templates), task("aab -> 1 | aba -> -1").length
     (8, 3)
@@ -216,10 +237,11 @@ def task(name: str) -> Task:
     if name in _NAMED:
         return make(name, _NAMED[name]())
     family, *numbers = name.split("-")
-    if family in _NUMBERED and all(number.isdigit() for number in numbers):
-        build, most = _NUMBERED[family]
-        if 1 <= len(numbers) <= most:
-            return make(name, build(*map(int, numbers)))
+    if all(number.isdigit() for number in numbers):
+        if family == "majority" and len(numbers) == 1:
+            return make(name, majority(int(numbers[0])))
+        if family == "random" and 1 <= len(numbers) <= 4:
+            return random_task(*map(int, numbers), seed=seed)
     raise unknown("task", name, (*NAMES, "or rules such as 'aab -> 1 | aba -> -1'"))
 
 

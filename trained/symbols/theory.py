@@ -1,4 +1,4 @@
-"""What the theorems say, without training a network.
+"""What Theorem 4.4 says, without training a network.
 
 Can kernel regression tell a task's templates apart on symbols it never saw? The r x r
 matrix N of kernel values between templates under disjoint substitutions decides (Lemmas
@@ -6,26 +6,17 @@ matrix N of kernel values between templates under disjoint substitutions decides
 How many samples are needed is judged by `samples_needed`, not by the condition number
 alone: a kernel under which all distinct strings are unrelated is well conditioned and
 useless. `bank_kernel` is a finite network's kernel, what the formula is checked against
-(Appendix H).
-
-Does the loss on an unseen symbol fall when training begins? The copy task `a` -> a with
-attention alone and tied embeddings, in the mean-field scale (Eqs. 10, 11, 27 and 28 of
-"When can transformers reason with abstract symbols?"). `transfer_rates` is the fall of
-the test loss per fall of the training loss at the first instant of gradient flow on
-each group of parameters. Theorem 5.1 says it is not positive for wide models; Theorem
-5.2 that the scalar b makes it constant.
+(Appendix H). "When can transformers reason with abstract symbols?"
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
-from torch.nn.functional import cross_entropy
+from scipy.optimize import linear_sum_assignment
+from torch import Generator, Tensor
 
 from probes.statistics import standard_error
 from trained.config import require
@@ -36,6 +27,8 @@ from .tasks import Task
 
 BANK_D_HEAD = 64
 """Width of the random heads; their law does not depend on it."""
+LISTED = 8
+"""Up to so many templates all permutations are listed."""
 CLS = 0
 """The token that ends the strings of `instances`; regular tokens follow."""
 
@@ -111,31 +104,66 @@ def samples_needed(kernel: Kernel, task: Task) -> float:
 def permutation_gap(kernel: Kernel, task: Task) -> Estimate:
     """Least of sum_i N[i, i] - N[i, sigma(i)] over permutations that move something.
 
-    Lemma 4.6 asks that it is not 0 for the attention kernel; then almost every cosine
-    lift of it has a nonsingular N. At most 8 templates.
+    Lemma 4.6 asks that it is not 0 for the attention kernel (Eq. 9); then almost every
+    cosine lift of it has a nonsingular N.
     """
-    found = _gaps(template_matrix(kernel, task))
-    least = int(found.argmin())
+    matrix = template_matrix(kernel, task)
+    least = _nearest_permutation(matrix)
+    found = _gap(matrix, least)
     if not isinstance(kernel, AttentionKernel):
-        return Estimate(float(found[least]), 0.0)
-    each = _gaps(template_replicates(kernel, task))[:, least]
-    return Estimate(float(found[least]), standard_error(each))
+        return Estimate(float(found), 0.0)
+    each = _gap(template_replicates(kernel, task), least)
+    return Estimate(float(found), standard_error(each))
 
 
-def ridge_predictions(
-    kernel: Kernel, train: Batch, tokens: Tokens, *, ridge: float
-) -> Float[Tensor, " example"]:
-    """Kernel ridge regression, y^T (K + ridge I)^-1 k(x); Eq. 4."""
-    gram = kernel(train.tokens, train.tokens)
-    gram = gram + ridge * torch.eye(len(gram), dtype=gram.dtype)
-    weights = torch.linalg.solve(gram, train.targets.double())
-    return kernel(tokens, train.tokens) @ weights
+def _nearest_permutation(matrix: Square) -> Int[Tensor, " template"]:
+    """The permutation but the identity with the largest sum of N[i, sigma(i)]."""
+    size = len(matrix)
+    if size <= LISTED:
+        moved = _moving(size)
+        sums = matrix[torch.arange(size), moved].sum(-1)
+        return moved[int(sums.argmax())]
+    # The best assignment that moves i, for every i: the best that moves anything.
+    found = []
+    for place in range(size):
+        scores = matrix.clone()
+        scores[place, place] = -torch.inf
+        finite = scores.nan_to_num(neginf=float(matrix.min()) - 1e6)
+        columns = linear_sum_assignment(finite.numpy(), maximize=True)[1]
+        found.append(torch.tensor(columns))
+    sums = torch.stack([matrix[torch.arange(size), c].sum() for c in found])
+    return found[int(sums.argmax())]
 
 
-def unseen_predictions(
+def _gap(matrix: Square, moved: Int[Tensor, " template"]) -> Tensor:
+    own = matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return own - matrix[..., torch.arange(len(moved)), moved].sum(-1)
+
+
+class Regression(NamedTuple):
+    """Kernel ridge regression, y^T (K + ridge I)^-1 k(x) (Eq. 4), for any labels.
+
+    Attributes:
+        gram: K of the training strings, the ridge included.
+        between: k of test strings and training strings.
+    """
+
+    gram: Float[Tensor, "train train"]
+    between: Float[Tensor, "test train"]
+
+    def predictions(self, labels: Float[Tensor, " train"]) -> Float[Tensor, " test"]:
+        """What it says of the test strings."""
+        return self.between @ torch.linalg.solve(self.gram, labels.double())
+
+    def nearest(self, labels: Float[Tensor, " train"]) -> Float[Tensor, " test"]:
+        """The label of the training string that resembles each test string most."""
+        return labels.double()[self.between.argmax(1)]
+
+
+def unseen_regression(
     kernel: Kernel, train: Batch, test: Batch, task: Task, *, ridge: float
-) -> Float[Tensor, " example"]:
-    """Ridge predictions on test strings, none of whose symbols was trained on.
+) -> Regression:
+    """Regression on test strings, none of whose symbols was trained on.
 
     Raises:
         BadInput: Training and test strings share more than regular tokens and CLS.
@@ -144,7 +172,9 @@ def unseen_predictions(
     allowed = {*range(len(task.regular)), cls}
     both = _symbols(train.tokens) & _symbols(test.tokens) - allowed
     require(not both, f"symbols {sorted(both)[:5]} are in training and test strings")
-    return ridge_predictions(kernel, train, test.tokens, ridge=ridge)
+    gram = kernel(train.tokens, train.tokens)
+    gram = gram + ridge * torch.eye(len(gram), dtype=gram.dtype)
+    return Regression(gram, kernel(test.tokens, train.tokens))
 
 
 def _symbols(tokens: Tokens) -> set[int]:
@@ -155,14 +185,6 @@ def _symbols(tokens: Tokens) -> set[int]:
 def _moving(size: int) -> Int[Tensor, "permutation template"]:
     """Every permutation but the identity."""
     return torch.tensor(list(permutations(range(size)))[1:])
-
-
-def _gaps(matrix: Square) -> Float[Tensor, "*replicate permutation"]:
-    size = matrix.shape[-1]
-    require(size <= 8, f"{size} templates: permutations are listed for at most 8")
-    moved = _moving(size)
-    own = matrix.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
-    return own - matrix[..., torch.arange(size), moved].sum(-1)
 
 
 def bank_kernel(
@@ -199,123 +221,3 @@ def bank_kernel(
     read = query.norm(dim=1, keepdim=True) * normal(n_heads, d_model)
     pattern = (cooled * torch.einsum("hd,nid->hni", read, z)).softmax(-1)
     return torch.einsum("hni,nimj,hmj->nm", pattern, inner, pattern) / n_heads
-
-
-Group = Literal["W_V", "W_O", "b"]
-GROUPS: tuple[Group, ...] = get_args(Group)
-
-
-@dataclass(frozen=True)
-class CopySizes:
-    """Sizes of the copy task and of its model."""
-
-    d_model: int
-    n_tokens: int = 40
-    n_seen: int = 20
-    """Tokens 0, ..., n_seen - 1 are trained on; the rest is not."""
-    n_heads: int = 4
-    gamma: float = 0.5
-    """Strength of the position embedding."""
-
-    def __post_init__(self) -> None:
-        fits = 0 < self.n_seen < self.n_tokens
-        require(fits, f"n_seen={self.n_seen}: choose 1 to {self.n_tokens - 1}")
-        require(self.d_model >= 1, f"d_model={self.d_model}: at least 1")
-
-
-class CopyModel(nn.Module):
-    """f(x) = (1/d) E (sum_h W_V,h W_O,h^T + b_h I + q_h Q)^T (e_x + gamma p).
-
-    The softmax of a string of length 1 is 1, so keys and queries drop out. Embedding
-    entries are N(0, 1); those of W_V are N(0, 1/d) and of W_O N(0, 1 / (H d)), each
-    d x d, so that the sum over heads is no limit on the rank and outputs are
-    O(d^-1/2). b starts at 0, and so does q, the scalar of a random orthogonal Q: what b
-    would be if the identity did not matter.
-    """
-
-    rotation: Tensor
-
-    def __init__(self, sizes: CopySizes, *, generator: Generator):
-        super().__init__()
-        self.sizes = sizes
-        width, heads = sizes.d_model, sizes.n_heads
-
-        def normal(*shape: int, variance: float = 1.0) -> nn.Parameter:
-            return nn.Parameter(variance**0.5 * torch.randn(shape, generator=generator))
-
-        self.W_E = normal(sizes.n_tokens, width)
-        self.position = normal(width)
-        self.W_V = normal(heads, width, width, variance=1 / width)
-        self.W_O = normal(heads, width, width, variance=1 / (heads * width))
-        self.b, self.q = (nn.Parameter(torch.zeros(heads)) for _ in range(2))
-        rotation = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
-        self.register_buffer("rotation", rotation)
-
-    def forward(
-        self, tokens: Int[Tensor, " example"]
-    ) -> Float[Tensor, "example d_vocab"]:
-        """The logits for strings of one token each."""
-        x = self.W_E[tokens] + self.sizes.gamma * self.position
-        written = torch.einsum("nd,hdk,hek->ne", x, self.W_V, self.W_O)
-        written = written + self.b.sum() * x + self.q.sum() * (x @ self.rotation)
-        return written @ self.W_E.mT / self.sizes.d_model
-
-
-def transfer_rates(model: CopyModel) -> dict[Group, float]:
-    """<grad L_test, grad L_train> / |grad L_train|^2 by group of parameters.
-
-    L_train is the mean cross-entropy over the seen tokens, L_test over the unseen
-    ones. 1: both losses fall at the same rate; 0 or less: the unseen one does not fall.
-    """
-    seen, unseen = _both_gradients(model, GROUPS)
-    return {
-        group: float((seen[group] * unseen[group]).sum() / seen[group].square().sum())
-        for group in GROUPS
-    }
-
-
-def rotated_share(model: CopyModel) -> float:
-    """<grad L_test, grad L_train> of q over that of b.
-
-    Not a rate of q's own: both of its gradients are noise, and so would be their ratio.
-    """
-    seen, unseen = _both_gradients(model, ("b", "q"))
-    products = {name: float((seen[name] * unseen[name]).sum()) for name in seen}
-    return products["q"] / products["b"]
-
-
-def _both_gradients(
-    model: CopyModel, names: Sequence[str]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Those on the seen tokens and those on the unseen ones."""
-    tokens, n_seen = torch.arange(model.sizes.n_tokens), model.sizes.n_seen
-    return (
-        gradients(model, tokens[:n_seen], names),
-        gradients(model, tokens[n_seen:], names),
-    )
-
-
-def gradients(
-    model: CopyModel, tokens: Int[Tensor, " example"], names: Sequence[str] = GROUPS
-) -> dict[str, Tensor]:
-    """Gradients of the mean loss on tokens that are to be copied."""
-    loss = cross_entropy(model(tokens), tokens)
-    found = torch.autograd.grad(loss, [getattr(model, name) for name in names])
-    return dict(zip(names, found, strict=True))
-
-
-def wide_limit(sizes: CopySizes) -> dict[Group, float]:
-    """The rates as d grows, from the tangent kernels at initialisation.
-
-    There the logits are 0 and the tangent kernel of W_V and of W_O is proportional to
-    (1[x = x'] + gamma^2) 1[j = j'] for outputs j; that of b to 1[j = x] 1[j' = x'].
-    With n of m tokens seen, the first gives
-    -(gamma^2 / m) / ((1 - 1/m) / n + gamma^2 (1/n - 1/m)), the second 1.
-
-    >>> round(wide_limit(CopySizes(d_model=8))["W_V"], 3)
-    -0.114
-    """
-    n, m, square = sizes.n_seen, sizes.n_tokens, sizes.gamma**2
-    train = (1 - 1 / m) / n + square * (1 / n - 1 / m)
-    rate = -(square / m) / train
-    return {"W_V": rate, "W_O": rate, "b": 1.0}

@@ -1,12 +1,13 @@
 """When can transformers reason with abstract symbols?"""
 
 from circuits.study import LanguagePart, Study
-from trained.symbols.config import PRESETS, Config
+from trained.symbols.config import Config
+from trained.symbols.presets import PRESETS
 
 from .claims import claims
-from .llm.claims import PRESETS as LANGUAGE_PRESETS
-from .llm.claims import Settings
 from .llm.claims import claims as language_claims
+from .llm.settings import PRESETS as LANGUAGE_PRESETS
+from .llm.settings import Settings
 
 STUDY = Study(
     slug="symbols",

@@ -8,7 +8,6 @@ are set by hand; they are scored as they are, having no course of training.
 """
 
 from collections.abc import Callable, Sequence
-from math import log
 from typing import Any
 
 import torch
@@ -19,13 +18,13 @@ from circuits.claims import NotTested
 from circuits.lab import Lab, once
 from circuits.study import Study
 from trained.store import Run
-from trained.symbols.arms import alphabet_of, arm_name, rates, strings_of
+from trained.symbols.arms import alphabet_of, arm_name, strings_of
 from trained.symbols.config import Config
 from trained.symbols.setting import (
     Identity,
     Setting,
-    baseline,
     copying,
+    rates,
     relation,
     settings,
 )
@@ -34,7 +33,7 @@ from trained.task import Batch
 from .specimen import Specimen
 from .theory import Theory
 
-Wire = Callable[[Setting, Specimen], Specimen | None]
+Wire = Callable[["SymbolsLab", Setting, Specimen], Specimen | None]
 """What takes a trained model's place, with its strings; None: nothing does."""
 
 
@@ -95,9 +94,13 @@ class SymbolsLab(Lab):
     def specimens(self, setting: Setting) -> list[Specimen]:
         """The models of a setting, one per seed."""
         arm = self.best_arm(setting)
-        tokens = alphabet_of(self.config, setting)
         found = [
-            Specimen(self.model(arm, seed), seed, tokens, self.strings(arm, seed))
+            Specimen(
+                self.model(arm, seed),
+                seed,
+                alphabet_of(self.config, setting, seed),
+                self.strings(arm, seed),
+            )
             for seed in self.seeds_of(arm)
         ]
         return [self._made(setting, specimen) for specimen in found]
@@ -106,7 +109,7 @@ class SymbolsLab(Lab):
         """The specimen, or what is wired in its place."""
         if self.wire is None or not self.trained:
             return specimen
-        made = self.wire(setting, specimen)
+        made = self.wire(self, setting, specimen)
         if made is None:
             raise NotTested(f"nothing is wired in the place of {setting.name}")
         return made
@@ -119,8 +122,8 @@ class SymbolsLab(Lab):
 
     @staticmethod
     def difference(first: list[float], second: list[float]) -> list[float]:
-        """Seed by seed."""
-        return [a - b for a, b in zip(first, second, strict=True)]
+        """Seed by seed; of a null with fewer seeds, of those."""
+        return [a - b for a, b in zip(first, second, strict=False)]
 
     def strings(self, arm: str, seed: int) -> dict[str, Batch]:
         """The strings of an arm by split, with the answers that it was taught."""
@@ -144,41 +147,76 @@ class SymbolsLab(Lab):
         changed = [relation(config, n, "a") for n in config.identity_n]
         return self.worst_fit(*plain, *changed)
 
-    def worst_mlp_fit(self) -> list[float]:
-        """That of the MLPs."""
-        return self.worst_fit(
-            *(baseline(self.config, n) for n in self.config.perceptron_n)
-        )
+    def farthest_area(self, *found: Setting) -> list[float]:
+        """Each seed's largest |area - 1/2| in standard errors, over settings.
 
-    def data_ratio(self, identity: Identity = "a") -> list[float]:
+        Over the checkpoints of their training too; models wired by hand have none.
+        """
+        name = "test_area_score"
+        if self.wire is not None or not self.trained:
+            return largest([list(map(abs, self.scores(s, name))) for s in found])
+        records = [self.records(self.best_arm(s))[name][:, 1:] for s in found]
+        return largest([rows.abs().amax(1).tolist() for rows in records])
+
+    def data_ratio(
+        self, identity: Identity = "a", *, final: bool = False
+    ) -> list[float]:
         """How many times more strings vanilla needs to reach the level, by seed.
 
         Vanilla's n is at most the last measured one: the ratio is then a lower bound.
         0 where the modified model never gets there.
+
+        Args:
+            identity: the modified model.
+            final: after the last step, not at the best one on validation.
+        """
+        config = self.config
+        vanilla = [relation(config, n) for n in config.n]
+        changed = [relation(config, n, identity) for n in config.identity_n]
+        plain = self._needs(vanilla, config.level, final=final)
+        own = self._needs(changed, config.level, final=final)
+        top = float(config.n[-1])
+        # A null may have fewer seeds.
+        return [min(n, top) / fewer for n, fewer in zip(plain, own, strict=False)]
+
+    def shuffled_ratio(self) -> list[float]:
+        """The same of +aI taught permuted answers, at its largest n alone.
+
+        If it never gets there at that n, it does not with fewer strings.
         """
         config = self.config
         plain = self._needs([relation(config, n) for n in config.n], config.level)
-        changed = [relation(config, n, identity) for n in config.identity_n]
-        own = self._needs(changed, config.level)
+        most = relation(config, config.identity_n[-1], "a")
+        own = self.shuffled()._needs([most], config.level)
         top = float(config.n[-1])
-        return [min(n, top) / fewer for n, fewer in zip(plain, own, strict=True)]
+        return [min(n, top) / fewer for n, fewer in zip(plain, own, strict=False)]
 
-    def copy_growth(self, identity: Identity) -> list[float]:
-        """Factor on the n at 50 % error for each fourfold width of copying models."""
-        sizes, widths = self.config.copying.n, self.config.copying.d_model
-        ends = []
-        for d in (widths[0], widths[-1]):
-            rows = [copying(d, n, identity) for n in sizes]
-            half = self._needs(rows, 0.5, "test_error")
-            ends.append([min(n, sizes[-1]) for n in half])
-        power = log(4) / log(widths[-1] / widths[0])
-        return [(wide / narrow) ** power for narrow, wide in zip(*ends, strict=True)]
+    def copy_growth(
+        self, narrow: int, wide: int, *, final: bool = False
+    ) -> list[float]:
+        """The n at 50 % error of wide copying models over that of narrow ones.
+
+        At most the last measured n: the ratio is then a lower bound.
+        """
+        sizes = self.config.copying.n
+        halves = []
+        for d in (narrow, wide):
+            rows = [copying(self.config, d, n) for n in sizes]
+            half = self._needs(rows, 0.5, "test_error", final=final)
+            halves.append([min(n, sizes[-1]) for n in half])
+        return [many / few for few, many in zip(*halves, strict=True)]
 
     def _needs(
-        self, found: list[Setting], level: float, metric: str = "test"
+        self,
+        found: list[Setting],
+        level: float,
+        metric: str = "test",
+        *,
+        final: bool = False,
     ) -> list[float]:
         """The n at which each seed's metric reaches a level."""
-        errors = torch.tensor([self.scores(setting, metric) for setting in found])
+        read = self.last_scores if final else self.scores
+        errors = torch.tensor([read(setting, metric) for setting in found])
         sizes = tuple(setting.n for setting in found)
         return [crossing(sizes, column, level) for column in errors.T]
 

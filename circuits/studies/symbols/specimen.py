@@ -27,8 +27,8 @@ from probes.attention import attention_mass
 from probes.weights import diagonal_score
 from trained.decoder import Decoder
 from trained.seeding import generator
-from trained.symbols import model as scoring
-from trained.symbols.sampler import Alphabet
+from trained.symbols import scores as scoring
+from trained.symbols.sampler import Alphabet, rows_redrawn
 from trained.task import Batch
 
 FLOOR = 1e-30
@@ -59,20 +59,34 @@ class Specimen:
     @torch.no_grad()
     def error(self, split: str = "test") -> float:
         """The share of wrong answers on a split."""
-        return float(scoring.error(self.model, self.strings[split]))
+        strings, labels = self.strings[split], self.alphabet.task.labels_told
+        return float(scoring.error(self.model, strings, labels=labels))
 
     @torch.no_grad()
     def balanced_error(self) -> float:
         """The test error of numbers, mean over the labels.
 
-        A constant answer is at one half, however many strings have which label.
+        A constant answer to two labels is at one half, however many strings have which.
         """
+        strings, labels = self.strings["test"], self.alphabet.task.labels_told
+        said = scoring.answers(self.model, strings)
+        wrong = scoring.wrong(said, strings.targets, labels).float()
+        shares = [wrong[(strings.targets - x).abs() < 1e-6].mean() for x in labels]
+        return float(torch.stack(shares).mean())
+
+    @torch.no_grad()
+    def redrawn_error(self, n_first: int) -> float:
+        """The test error where the first symbols are those of another string."""
         strings = self.strings["test"]
-        wrong = (
-            scoring.answers(self.model, strings)[:, 0].sign() != strings.targets.sign()
-        )
-        high = strings.targets > 0
-        return float(wrong[high].float().mean() + wrong[~high].float().mean()) / 2
+        source = generator(self.seed, "symbols", "redrawn")
+        other = rows_redrawn(strings, n_first, generator=source)
+        return replace(self, strings={**self.strings, "test": other}).error()
+
+    def fixed_position_error(self) -> float:
+        """The least test error of naming the symbol at one position of the string."""
+        strings = self.strings["test"]
+        wrong = strings.tokens[:, :-1] != strings.targets[:, None]
+        return float(wrong.float().mean(0).min())
 
     @torch.no_grad()
     def score(self, metric: str) -> float:
@@ -81,6 +95,11 @@ class Specimen:
             return self.loss()
         if metric == "test_error":
             return self.error()
+        if metric == "test_area":
+            return float(scoring.area_of(self.model, self.strings["test"]))
+        if metric == "test_area_score":
+            symbols, strings = self.alphabet.ids["test"], self.strings["test"]
+            return float(scoring.area_score(self.model, strings, symbols=symbols))
         among, strings = self.alphabet.ids["test"], self.strings["test"]
         return float(scoring.alphabet_error(self.model, strings, among=among))
 
@@ -99,15 +118,27 @@ class Specimen:
         with bare.scores_raised("test", self._a_weights() * mean):
             return bare.balanced_error()
 
-    def rotated_error(self) -> float:
-        """Test error with m a x Q x^T taken off the first layer's scores.
+    @torch.no_grad()
+    def turned(self, scalar: Literal["a", "b"], *layers: int) -> "Specimen":
+        """The specimen with m a x Q x^T, or m b A x Q, taken off in some layers.
 
-        Q is random and orthogonal: a change as large as taking a off.
+        Q is random and orthogonal: a change as large as taking the scalar off. It is
+        the control that the decoder has, with I - Q in the place of Q. Without layers:
+        in all of them.
         """
-        x = self._states("test")
-        turned = x @ random_rotation(x.shape[-1], self.seed).to(x)
-        with self.scores_raised("test", -self._a_weights() * matches(x, turned)):
-            return self.error()
+        had = self.model.config
+        kind: Any = {"matching" if scalar == "a" else "copying": "orthogonal"}
+        source = generator(self.seed, "symbols", "turned")
+        model = Decoder(replace(had, **kind), generator=source).to(
+            self.model.W_E.device
+        )
+        model.load_state_dict(self.model.state_dict(), strict=False)
+        identity = torch.eye(had.d_model, device=self.model.W_E.device)
+        for layer, block in enumerate(model.blocks):
+            rotation = random_rotation(had.d_model, self.seed + layer).to(identity)
+            off = not layers or layer in layers
+            block.attn.orthogonal.copy_(identity - rotation if off else identity)
+        return replace(self, model=model.requires_grad_(False).eval())
 
     def inserted_change(self, sizes: tuple[float, ...]) -> float:
         """Change of test loss by an a, set by hand, that is best on validation.
@@ -137,10 +168,12 @@ class Specimen:
     def pattern_effect(self, layer: int, *, same: bool) -> float:
         """Share of the output gap that moves with a donor's patterns of one layer.
 
-        The gap is between the mean outputs for labels above and below zero; the donor
-        has the same or the other sign. 0: nothing moves, 1: the outputs trade places.
+        The gap is between the mean outputs for labels above and below zero, strings in
+        between left out; the donor has the same or the other sign. 0: nothing moves,
+        1: the outputs trade places.
         """
-        strings = self.strings["test"]
+        apart = self.strings["test"].targets.abs() > 1e-6
+        strings = self.strings["test"].rows(apart.nonzero()[:, 0])
         signs = strings.targets.sign()
         source = generator(self.seed, "symbols", "donors", str(same))
         order = donors(signs.long(), same=same, generator=source)
@@ -217,10 +250,6 @@ class Specimen:
         """The z of the sum of W_V W_O over the first layer's heads, b left out."""
         return float(diagonal_score(head_matrices(self.model, 0).matrix("ov").sum(0)))
 
-    def mean_value_output_score(self) -> float:
-        """Mean z of W_V W_O over layers and heads, b left out."""
-        return float(diagonal_scores(self.model, "ov").mean())
-
     @torch.no_grad()
     def _states(self, split: str) -> Float[Tensor, "batch pos d_model"]:
         """What the first layer's heads read."""
@@ -251,13 +280,18 @@ def matches(
 
 @torch.no_grad()
 def copied(model: Decoder) -> Float[Tensor, "d_model d_model"]:
-    """What all heads together do to an embedding: sum of W_V W_O, and bI if any."""
-    attention = model.blocks[0].attn
-    both = einsum(attention.W_V, attention.W_O, "head i d, head d o -> i o")
-    if attention.b is None:
-        return both
-    weight = model.config.value_output_identity * attention.b.sum()
-    return both + weight * torch.eye(len(both), device=both.device)
+    """What all heads of all layers do to an embedding: sum of W_V W_O, and bI if any.
+
+    The direct way from a symbol to CLS; gains of the norms are left out.
+    """
+    total = torch.zeros(model.config.d_model, model.config.d_model).to(model.W_E)
+    for block in model.blocks:
+        attention = block.attn
+        total += einsum(attention.W_V, attention.W_O, "head i d, head d o -> i o")
+        if attention.b is not None:
+            weight = model.config.value_output_identity * attention.b.sum()
+            total.diagonal().add_(weight)
+    return total
 
 
 def diagonal_scores(

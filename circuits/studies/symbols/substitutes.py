@@ -22,8 +22,9 @@ from circuits.sites import Site
 from circuits.study import Substitute
 from trained.decoder import Decoder, DecoderConfig
 from trained.seeding import generator
-from trained.symbols.model import Perceptron, answers, transformer
+from trained.symbols.model import Perceptron, transformer
 from trained.symbols.sampler import SPLITS
+from trained.symbols.scores import answers
 from trained.symbols.setting import Setting
 from trained.symbols.tasks import Task
 from trained.task import Batch
@@ -208,15 +209,19 @@ def _solved(
 def relate(
     route: Route, lab: SymbolsLab, setting: Setting, specimen: Specimen
 ) -> Specimen | None:
-    """A network on real labels; None for those that are no part of the story."""
+    """A network on real labels; None for those that are no part of the story.
+
+    One that is taught permuted answers has only those by heart.
+    """
     plain = setting.start == "default" and setting.head_only is None
-    known = setting.identity in ("none", "a") and setting.depth >= 2 and plain
+    known = setting.depth >= 2 and plain
     told = setting.model == "transformer" or route == "identity"
     if setting.role != "relation" or not (known and told):
         return None
     if route == "leak":
         specimen = leaky(specimen)
-    most = setting.identity == "a" or setting.n == lab.config.n[-1]
+    many = setting.identity == "none" and setting.n == lab.config.n[-1]
+    most = (setting.identity == "a" or many) and not lab.twin
     if setting.model != "transformer" or not most:
         return replace(specimen, model=table(specimen, "train"))
     if route == "table":
@@ -225,17 +230,20 @@ def relate(
 
 
 @torch.no_grad()
-def copy_in_span(setting: Setting, specimen: Specimen) -> Specimen | None:
+def copy_in_span(
+    lab: SymbolsLab, setting: Setting, specimen: Specimen
+) -> Specimen | None:
     """A head that copies what lies in the span of seen symbols, or all by its bI.
 
     Elsewhere W_V W_O is random: training never reached it. It is antisymmetric there,
     so that it never names a symbol by luck. Every symbol has an equal part in the span,
     which names it; CLS has nothing to copy.
     """
+    del lab
     if setting.role != "copy":
         return None
     d = setting.d_model
-    sizes = replace(specimen.model.config, n_heads=1, d_head=d)
+    sizes = replace(specimen.model.config, n_layers=1, n_heads=1, d_head=d, d_mlp=0)
     source = generator(specimen.seed, "symbols", "copier", d)
     model = Decoder(sizes, generator=source).requires_grad_(False).eval()
     head = model.blocks[0].attn
@@ -256,7 +264,7 @@ def copy_in_span(setting: Setting, specimen: Specimen) -> Specimen | None:
 
 
 def _relating(route: Route) -> Callable[[SymbolsLab], SymbolsLab]:
-    return lambda lab: lab.wired(partial(relate, route, lab))
+    return lambda lab: lab.wired(partial(relate, route))
 
 
 SUBSTITUTES = (
@@ -265,10 +273,11 @@ SUBSTITUTES = (
         "planted",
         _relating("identity"),
         (
-            "symbols.mlp.unseen.mse",
+            "symbols.mlp.unseen.aba_abb",
             "symbols.mlp.incidence",
             "symbols.vanilla.curve",
             "symbols.identity.ratio",
+            "symbols.identity.tasks.aba",
             "symbols.identity.cause",
         ),
     ),

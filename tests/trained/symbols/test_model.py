@@ -8,15 +8,20 @@ from trained.seeding import generator
 from trained.symbols.model import (
     Perceptron,
     Recurrent,
-    alphabet_error,
-    answers,
-    error,
-    loss,
     sizes,
     start_near_identity,
     transformer,
 )
 from trained.symbols.sampler import alphabet, sample
+from trained.symbols.scores import (
+    alphabet_error,
+    answers,
+    area_of,
+    area_score,
+    error,
+    loss,
+    wrong,
+)
 from trained.symbols.tasks import task
 
 TOKENS = alphabet(task("same_different"), 8)
@@ -29,7 +34,7 @@ def mlp(incidence):
 
 
 def test_an_mlp_sees_unseen_symbols_through_untrained_weights_only():
-    model = mlp(incidence=False)
+    model = mlp("none")
     with torch.no_grad():
         test = TOKENS.ids["test"]
         for place in range(2):
@@ -40,7 +45,7 @@ def test_an_mlp_sees_unseen_symbols_through_untrained_weights_only():
 
 
 def test_the_incidence_matrix_lets_it_tell_same_from_different():
-    model = mlp(incidence=True)
+    model = mlp("own")
     with torch.no_grad():
         model.tokens.zero_()
     said = answers(model, TEST)[:, 0]
@@ -49,8 +54,17 @@ def test_the_incidence_matrix_lets_it_tell_same_from_different():
     assert float((said[same].mean() - said[~same].mean()).abs()) > 1e-4
 
 
+def test_the_incidence_matrix_of_another_string_says_nothing():
+    own, foreign = mlp("own"), mlp("foreign")
+    with torch.no_grad():
+        for model in (own, foreign):
+            model.tokens.zero_()
+    said = answers(foreign, TEST)[:, 0]
+    assert torch.equal(said, answers(own, TEST)[:, 0].roll(1))
+
+
 def test_the_one_hot_layer_is_a_matrix_product():
-    model = mlp(incidence=False)
+    model = mlp("none")
     hot = torch.nn.functional.one_hot(TEST.tokens[:, :-1], TOKENS.d_vocab)
     first = hot.flatten(1).float() @ model.tokens + model.bias
     second = first.relu() @ model.hidden + model.hidden_bias
@@ -107,6 +121,52 @@ def test_scores_by_hand():
     assert float(alphabet_error(says, strings, among=copies.ids["test"])) == 0
 
 
+def test_an_answer_is_right_if_it_is_nearest_to_its_label():
+    # Perfect answers on three labels used to score .33, for 0 has no sign.
+    labels = (-1.2247, 0.0, 1.2247)
+    targets = torch.tensor(labels)
+    assert not wrong(targets[:, None], targets, labels).any()
+    # Answers of the right sign on four labels used to score 0.
+    four = (-3.0, -1.0, 1.0, 3.0)
+    said = torch.tensor([[-1.0], [-1.0], [1.0], [1.0]])
+    found = wrong(said, torch.tensor(four), four)
+    assert found.tolist() == [True, False, False, True]
+    # A tie is wrong, and so is what is no number.
+    odd = torch.tensor([[0.0], [torch.nan]])
+    assert wrong(odd, torch.tensor([1.0, 1.0]), (-1.0, 1.0)).all()
+
+
+def test_areas_by_hand():
+    constant = Says([0.5])
+    assert float(area_of(constant, TEST)) == 0.5
+    symbols = TOKENS.ids["test"]
+    assert float(area_score(constant, TEST, symbols=symbols)) == 0
+    right = torch.nn.Module()
+    right.forward = lambda tokens: (tokens[:, 0] == tokens[:, 1]).float()[:, None, None]
+    assert float(area_of(right, TEST)) == 1
+    assert float(area_score(right, TEST, symbols=symbols)) > 100
+
+
+def test_an_area_of_chance_is_a_few_standard_errors_from_one_half():
+    found = []
+    for seed in range(40):
+        strings = sample(TOKENS, "test", 200, generator=generator(seed))
+        values = torch.randn(TOKENS.d_vocab, generator=generator(seed, "values"))
+        guesses = torch.nn.Module()
+        # It knows the symbols, not the relation: strings that share one are alike.
+        guesses.forward = lambda t, v=values: (v[t[:, 0]] + v[t[:, 1]])[:, None, None]
+        symbols = TOKENS.ids["test"]
+        found.append(float(area_score(guesses, strings, symbols=symbols)))
+    assert 0.6 < float(torch.tensor(found).std()) < 1.4
+    assert max(map(abs, found)) < 4
+
+
+def test_only_cls_is_read():
+    model, strings = build("recall")
+    full = model(strings.tokens)[:, -1, :-1]
+    torch.testing.assert_close(answers(model, strings), full)
+
+
 SHAPE = {"multiplier": 10.0, "width": (16, 2, 8), "depth": 2, "d_mlp": 32}
 
 
@@ -119,7 +179,7 @@ def build(name="same_different", identity="none", **changes):
 
 
 @pytest.mark.parametrize("name", ["same_different", "recall"])
-@pytest.mark.parametrize("identity", ["a", "b", "ab"])
+@pytest.mark.parametrize("identity", ["a", "b", "ab", "a_scores"])
 def test_scalars_at_zero_are_the_vanilla_model_bit_for_bit(name, identity):
     plain, strings = build(name)
     changed, _ = build(name, identity)
@@ -175,7 +235,7 @@ def test_mimetic_initialisation_is_diagonal_and_the_default_is_not():
 
 
 def test_orthogonal_matching_is_not_the_identity():
-    model, strings = build(identity="orthogonal")
+    model, strings = build(identity="aQ")
     rotation = model.blocks[0].attn.orthogonal
     torch.testing.assert_close(rotation @ rotation.mT, torch.eye(16))
     identity, _ = build(identity="a")

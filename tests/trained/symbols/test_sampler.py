@@ -8,6 +8,7 @@ from trained.symbols.sampler import (
     Alphabet,
     alphabet,
     assert_unseen,
+    rows_redrawn,
     sample,
 )
 from trained.symbols.tasks import task
@@ -79,6 +80,36 @@ def test_a_training_set_of_n_has_n_symbols():
     assert len(alphabet(task("same_different"), 64).ids["train"]) == 64
     # Fewer strings than wildcards: as many symbols as a string needs.
     assert len(alphabet(task("recall"), 2).ids["train"]) == 4
+
+
+def test_a_training_alphabet_of_its_own():
+    tokens = alphabet(task("same_different"), 64, train_alphabet=8)
+    assert len(tokens.ids["train"]) == 8
+    strings = sample(tokens, "train", 64, generator=generator(3))
+    assert len(strings) == 64
+    assert int(strings.tokens[:, :-1].max()) == 7
+
+
+def test_noise_on_labels_has_its_size_and_changes_no_string():
+    tokens = alphabet(task("same_different"), 64)
+    clean, noisy = (
+        sample(tokens, "train", 4000, label_noise=size, generator=generator(3))
+        for size in (0.0, 0.5)
+    )
+    assert torch.equal(clean.tokens, noisy.tokens)
+    change = noisy.targets - clean.targets
+    assert float(change.std()) == pytest.approx(0.5, rel=0.05)
+    assert float(change.mean()) == pytest.approx(0, abs=0.03)
+
+
+def test_redrawn_rows_are_another_strings():
+    _, strings = drawn("match_to_sample", n=200)
+    other = rows_redrawn(strings, 3, generator=generator(0))
+    assert torch.equal(other.tokens[:, 3:], strings.tokens[:, 3:])
+    assert torch.equal(other.targets, strings.targets)
+    equal = (other.tokens[:, None, :3] == strings.tokens[None, :, :3]).all(-1)
+    assert bool(equal.any(1).all())
+    assert not bool((other.tokens[:, :3] == strings.tokens[:, :3]).all(1).any())
 
 
 def test_symbols_are_drawn_uniformly_without_replacement():

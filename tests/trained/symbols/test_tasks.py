@@ -80,9 +80,23 @@ def test_a_constant_answer_has_mean_squared_error_one(name):
     assert fmean(value**2 for value in values) == pytest.approx(1)
 
 
-def test_random_templates_depend_on_their_numbers_only():
+def test_a_seed_draws_random_templates():
     assert task("random-5") == task("random-5")
     assert task("random-5").labels != task("random-6").labels[:5]
+    drawn = [task("random-5-5-2-2", seed) for seed in range(6)]
+    assert len({found.templates for found in drawn}) == 6
+    assert len({found.labels for found in drawn}) == 6
+    # The vocabulary is the same in every draw, so that seeds can be stacked.
+    assert all(found.regular == ("A", "B") for found in drawn)
+    for found in drawn:
+        assert all(disjoint(a, b) for a, b in combinations(found.templates, 2))
+    assert task("aba_abb", 0) == task("aba_abb", 1)
+
+
+def test_labels_that_are_told_apart():
+    assert task("same_different").labels_told == (-1.0, 1.0)
+    assert len(task("distribution_of_3").labels_told) == 4
+    assert task("recall").labels_told == ()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,19 @@ from circuits.conditions import Mean
 from trained.symbols.config import Config
 from trained.symbols.setting import recalling
 
-from .measures import after, error, leaf_or_ours, over, scores
+from .curves import value
+from .measures import (
+    GPU,
+    after,
+    at_both_steps,
+    error,
+    leaf_or_ours,
+    ours,
+    over,
+    scores,
+    shuffled,
+    turned_excess,
+)
 
 N, DEPTH = 4096, 4
 """Where the paper's two curves are compared, and its layers."""
@@ -16,31 +28,49 @@ N, DEPTH = 4096, 4
 
 def claims(config: Config) -> Iterator[Claim]:
     """Both scalars together, and what each of them does."""
-    absent = "" if N in config.recall.n else f"needs recall.n = {N}"
-    depth = config.recall_shape[1]
+    absent = "" if N in config.recall.n else f"needs recall.n = {N}; {GPU}"
+    depth = config.recall.depth
     shallow = (
         "" if depth == DEPTH else f"the paper has {DEPTH} layers, this run {depth}"
     )
     yield from leaf_or_ours(_curve(config, absent), "recall", shallow)
     yield _roles(config, absent)
+    if not absent:
+        yield _alone(config)
 
 
 def _curve(config: Config, absent: str) -> Claim:
     both, plain = recalling(config, N, "ab"), recalling(config, N)
+    own = config.recall
     return Claim(
         "symbols.recall.curve",
-        f"aI and bI together name the value of a variable: test error, n = {N},"
-        f" {config.recall_shape[1]} layers, multiplier {config.multiplier:g}.",
+        f"aI and bI together name the value of a variable: test error, {own.task}, n ="
+        f" {N}, {own.depth} layers, d = {own.d_model}, rates {own.lrs}, at most"
+        f" {own.max_steps} steps, multiplier {own.multiplier:g}.",
         "Figure 2c",
         "behaviour",
         (
-            Mean("both", "<= 0.3", scores(both, "test_error")),
-            Mean("vanilla", ">= 0.4", scores(plain, "test_error")),
+            *at_both_steps("both", "<= 0.3", both, "test_error"),
+            *at_both_steps("vanilla", ">= 0.4", plain, "test_error"),
         ),
-        nulls=(UNTRAINED,),
+        nulls=(UNTRAINED, shuffled(scores(both, "test_error"))),
         weight=4,
-        paper=0.108,
+        paper=value(own.task, "ab", N),
         not_tested=absent,
+    )
+
+
+def _alone(config: Config) -> Claim:
+    one, other = (recalling(config, N, i) for i in ("a", "b"))
+    return ours(
+        "recall.alone",
+        f"Either scalar alone does not recall: test error, n = {N}.",
+        "behaviour",
+        (
+            Mean("aI alone", ">= 0.3", scores(one, "test_error")),
+            Mean("bI alone", ">= 0.3", scores(other, "test_error")),
+        ),
+        {"both": ("<= 0.3", scores(recalling(config, N, "ab"), "test_error"))},
     )
 
 
@@ -82,12 +112,14 @@ def _roles(config: Config, absent: str) -> Claim:
             ),
             UNTRAINED,
         ),
-        controls=(
+        controls=tuple(
             Mean(
-                "b = 0: share of answers that are one of the string's values",
-                "<= 0.1",
-                after(both, lambda s: s.without("b").value_share(), value_share),
-            ),
+                f"rise by taking {scalar}Q off, Q random orthogonal, minus half that by"
+                f" {scalar}I",
+                "<= 0",
+                turned_excess(both, scalar),
+            )
+            for scalar in ("a", "b")
         ),
         origin="ours",
         weight=2,

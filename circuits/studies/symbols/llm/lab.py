@@ -8,24 +8,23 @@ import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from circuits.claims import NotTested
+from circuits.conditions import Share
 from circuits.hooks import record
 from circuits.interventions.head_matrices import Circuit, head_matrices
 from circuits.interventions.identity_surgery import Surgery, operate
 from circuits.lab import LanguageLab, once
 from circuits.models.language_model import LanguageModel
-from circuits.models.norms import norm_parts
 from circuits.sites import Site
-from probes.attention import attention_mass
-from trained.task import Batch
+from circuits.studies.symbols.lab import crossing
 
-from .claims import Settings
 from .data import (
     MARKERS,
     Form,
@@ -37,11 +36,21 @@ from .data import (
     words_of,
     written,
 )
+from .diagonals import strengths
+from .finetune import Start, Tuned, finetune, write_dataset
+from .perplexity import Scalars, perplexity
+from .settings import Settings
+from .signals import (
+    Heads,
+    copying_scores,
+    correlation,
+    lost_share,
+    name_matching,
+    share_above,
+    strongest,
+)
 
 CIRCUITS: tuple[Circuit, ...] = ("qk", "ov")
-
-Heads = Float[Tensor, "layer head"]
-"""A score of every head."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +121,83 @@ class SymbolsLanguageLab(LanguageLab):
                 scores.append(matrices.identity_score(circuit).cpu())
         return torch.stack(scores)
 
-    def diagonal_share(self, circuit: Circuit) -> float:
-        """Share of heads with a strong diagonal."""
-        return share_above(self.diagonals(circuit), self.settings.strong)
+    @once
+    def strengths(self, circuit: Circuit, mismatched: int | None = None) -> Heads:
+        """Mean diagonal over the rest of every head's map."""
+        return strengths(self.model, circuit, mismatched=mismatched)
+
+    def strong_heads(
+        self, circuit: Circuit, mismatched: int | None = None
+    ) -> list[Share]:
+        """Heads whose diagonal is stronger than the rest, by layer."""
+        found = self.strengths(circuit, mismatched) > 1
+        return [Share(int(row.sum()), len(row)) for row in found]
+
+    def strong_ratio(self, circuit: Circuit) -> list[float]:
+        """Their share over that with mismatched heads, one pairing for each seed.
+
+        Where no mismatched head is strong, half a head is taken to be.
+        """
+        own = float((self.strengths(circuit) > 1).sum())
+        others = [float((self.strengths(circuit, s) > 1).sum()) for s in self.seeds]
+        return [own / max(other, 0.5) for other in others]
+
+    def perplexity_ratio(self, scalars: Scalars) -> list[float]:
+        """Perplexity with scalars over that without, from scratch, paired seeds."""
+        own = self.settings.perplexity
+        each = -(-own.n_seeds // len(self.seeds))
+        seeds = [1000 * seed + index for seed in self.seeds for index in range(each)]
+        return [
+            self._perplexity(scalars, seed) / self._perplexity("none", seed)
+            for seed in seeds
+        ]
+
+    @once
+    def _perplexity(self, scalars: Scalars, seed: int) -> float:
+        own = self.settings.perplexity
+        if own.train_file is None or own.valid_file is None:
+            raise NotTested("no text is given to train on")
+        files = (own.config, own.train_file, own.valid_file)
+        return perplexity(*files, own, scalars=scalars, seed=seed)
+
+    @once
+    def tuned(self, start: Start, n: int, seed: int) -> Tuned:
+        """What fine-tuning on n strings gives."""
+        own = self.settings.finetune
+        if own.dataset is not None:
+            return finetune(self.model, Path(own.dataset), n, start, own, seed=seed)
+        words = words_of(self.model, self.settings.n_words)
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "strings.jsonl"
+            both = [*words.frequent, *words.rare]
+            write_dataset(file, self.model, both, own, n, seed)
+            return finetune(self.model, file, n, start, own, seed=seed)
+
+    def tuned_errors(self, start: Start, n: int) -> list[float]:
+        """Test MSE after fine-tuning, by seed."""
+        return self.each(lambda seed: self.tuned(start, n, seed).test)
+
+    def untuned_errors(self, n: int) -> list[float]:
+        """Test MSE of the pretrained model before any step, by seed."""
+        return self.each(lambda seed: self.tuned("pretrained", n, seed).before)
+
+    def finetune_ratio(self) -> list[float]:
+        """The n at MSE .5, re-initialised over pretrained, by seed; 0 if neither.
+
+        At most the last n of the re-initialised: the ratio is then a lower bound.
+        """
+        own = self.settings.finetune
+        few, all_n = own.n, (*own.n, *own.many)
+
+        def needed(start: Start, sizes: tuple[int, ...], seed: int) -> float:
+            errors = [self.tuned(start, n, seed).test for n in sizes]
+            return crossing(sizes, torch.tensor(errors), 0.5)
+
+        return [
+            min(needed("reinitialised", all_n, seed), all_n[-1])
+            / needed("pretrained", few, seed)
+            for seed in self.seeds
+        ]
 
     def copying_share(self) -> float:
         """Share of heads that copy."""
@@ -296,74 +379,3 @@ class SymbolsLanguageLab(LanguageLab):
         both = answer_tokens(self.model, several, "values")
         right, wrong = (side.cpu() for side in both)
         return (printed.best == right) | (printed.best == wrong)
-
-
-def name_matching(
-    pattern: Float[Tensor, "batch head query key"], prompts: Batch
-) -> Float[Tensor, "batch head"]:
-    """Attention of the printed name to its assignment beyond the other's, in [-1, 1].
-
-    A[printed, own] - A[printed, other]. Over programs that print either name, a liking
-    for the first or for the nearer assignment cancels out.
-    """
-    rows = torch.arange(len(pattern), device=pattern.device)
-    looks = pattern[rows, :, prompts.role("printed")[:, -1]]
-    on = partial(attention_mass, looks)
-    own, other = (prompts.role(name)[:, None, -1:] for name in ("own", "other"))
-    return on(own) - on(other)
-
-
-def share_above(scores: Heads, least: float) -> float:
-    """Share of heads with a larger score; nan if scores are undefined."""
-    if bool(scores.isnan().any()):
-        return float("nan")
-    return float((scores > least).double().mean())
-
-
-@torch.no_grad()
-def copying_scores(model: LanguageModel) -> Heads:
-    """Whether a head raises the logits of what it attends to, in [-1, 1].
-
-    sum of the eigenvalues of W_E W_V W_O W_U over the sum of their sizes (Elhage et
-    al. 2021, "A Mathematical Framework for Transformer Circuits"), with the norms'
-    gains folded in. The eigenvalues are those of the small W_O W_U W_E W_V.
-    """
-    # What nnsight wraps is a transformers model.
-    hf: Any = getattr(model.module, "transformers_model", model.module)
-    embedding = hf.get_input_embeddings().weight.detach()
-    gain = norm_parts(model.readout.final_norm, embedding[:1]).gain
-    both = (gain[:, None] * model.readout.unembedding) @ embedding
-    scores = []
-    for layer in range(model.n_layers):
-        matrices = head_matrices(model, layer)
-        small = matrices.W_O @ both @ matrices.W_V
-        values = torch.linalg.eigvals(small.double())
-        scores.append((values.real.sum(-1) / values.abs().sum(-1)).cpu())
-    return torch.stack(scores)
-
-
-def strongest(scores: Heads, share: float) -> list[tuple[int, int]]:
-    """The heads (layer, head) with the largest scores, a share of all."""
-    n_chosen = max(1, round(share * scores.numel()))
-    ranked = scores.flatten().argsort(descending=True)[:n_chosen]
-    return [divmod(int(place), scores.shape[1]) for place in ranked]
-
-
-def correlation(first: Heads, second: Heads) -> float:
-    """Pearson correlation over heads, in [-1, 1]."""
-    both = torch.stack([first.flatten().double(), second.flatten().double()])
-    return float(torch.corrcoef(both)[0, 1])
-
-
-def lost_share(
-    whole: Float[Tensor, " example"], without: Float[Tensor, " example"]
-) -> float:
-    """The share of the mean logit difference that is lost; nan if there is none.
-
-    1 - mean(without) / mean(whole).
-
-    >>> lost_share(torch.tensor([4.0, 2.0]), torch.tensor([1.0, 2.0]))
-    0.5
-    """
-    before = float(whole.mean())
-    return 1 - float(without.mean()) / before if before > 0 else float("nan")

@@ -11,10 +11,12 @@ from circuits.studies.symbols.lab import SymbolsLab
 from circuits.studies.symbols.substitutes import SUBSTITUTES, compared
 from circuits.study import Substitute
 from trained.store import shipped
+from trained.symbols.presets import ZOO
 from trained.symbols.setting import copying, relation
 from trained.symbols.tasks import task
 
 WAYS = {found.name: found for found in SUBSTITUTES}
+WIDEST = ZOO.copying.d_model[-1]
 COMPARES = "symbols compared by aI"
 IMPOSTORS = [found for found in SUBSTITUTES if found.role == "impostor"]
 
@@ -46,7 +48,7 @@ def test_an_impostor_is_found_out_by_taking_a_off(
     lab: SymbolsLab, substitute: Substitute
 ) -> None:
     made = substitute.make(lab)
-    for specimen in made.specimens(relation(lab.config, 256, "a")):
+    for specimen in made.specimens(relation(lab.config, lab.config.compared_n, "a")):
         assert specimen.without("a", 0).error() == specimen.error() == 0
     found = made.confirm("symbols.identity.cause").verdicts[0]
     assert found.word == "refuted"
@@ -61,7 +63,7 @@ def test_a_planted_a_is_needed(lab: SymbolsLab) -> None:
 def test_the_planted_copier_copies_what_lies_in_the_seen_span(lab: SymbolsLab) -> None:
     found = WAYS["copying in the span of seen symbols"].make(lab)
     plain, repaired = (
-        found.specimens(copying(lab.config.copying.d_model[-1], 16, identity))
+        found.specimens(copying(lab.config, WIDEST, 16, identity))
         for identity in ("none", "b")
     )
     for one, other in zip(plain, repaired, strict=True):

@@ -8,14 +8,12 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from circuits.claims import judge
 from circuits.confirm import confirm_language
 from circuits.interventions.head_matrices import Circuit
 from circuits.interventions.identity_surgery import Surgery
 from circuits.models import open as opening
 from circuits.models.language_model import LanguageModel
 from circuits.studies.symbols import STUDY
-from circuits.studies.symbols.llm.claims import Settings
 from circuits.studies.symbols.llm.data import (
     Form,
     Program,
@@ -25,10 +23,9 @@ from circuits.studies.symbols.llm.data import (
     words_of,
     written,
 )
-from circuits.studies.symbols.llm.lab import (
-    CIRCUITS,
-    Printed,
-    SymbolsLanguageLab,
+from circuits.studies.symbols.llm.lab import CIRCUITS, Printed, SymbolsLanguageLab
+from circuits.studies.symbols.llm.settings import Settings
+from circuits.studies.symbols.llm.signals import (
     copying_scores,
     correlation,
     lost_share,
@@ -211,9 +208,7 @@ def test_a_model_without_bilinear_scores_loses_an_undefined_share(
             del circuit
             return torch.full((2, 4), torch.nan)
 
-    lab = Capped(model, TINY, (0,))
-    assert math.isnan(lab.lost("qk")[0])
-    assert math.isnan(lab.diagonal_share("qk"))
+    assert math.isnan(Capped(model, TINY, (0,)).lost("qk")[0])
 
 
 def test_a_twin_is_tried_with_what_was_chosen_for_the_model() -> None:
@@ -225,24 +220,11 @@ def test_a_twin_is_tried_with_what_was_chosen_for_the_model() -> None:
     assert not torch.equal(twin.diagonals("qk"), lab.diagonals("qk"))
 
 
-def test_a_planted_diagonal_meets_the_claim_and_a_random_model_does_not() -> None:
-    (claim,) = [c for c in STUDY.language_claims(TINY) if "qk-diagonal" in c.id]
-    plain, planted = word_model(TEXTS), word_model(TEXTS)
-    with torch.no_grad():
-        for layer in planted.module.model.layers:
-            for part in (layer.self_attn.q_proj, layer.self_attn.k_proj):
-                part.weight.copy_(torch.eye(8, 32).repeat(len(part.weight) // 8, 1))
-    found = judge(claim, opened(planted))
-    assert found.values == (1.0,)
-    assert not found.nulls[0].meets
-    assert judge(claim, opened(plain)).values == (0.0,)
-
-
 def test_every_claim_is_measured_or_says_why_not(model: LanguageModel) -> None:
     done = confirm_language(STUDY, opened(model, 0, 1))
     for verdict in done.verdicts:
-        if verdict.claim.origin == "paper":
-            assert verdict.reason == "not measured yet"
+        if verdict.claim.not_tested:
+            assert "--set" in verdict.reason
         else:
             assert verdict.conditions
             assert not any(null.reason for null in verdict.nulls)
@@ -258,5 +240,6 @@ def test_every_claim_is_measured_or_says_why_not(model: LanguageModel) -> None:
 def test_smollm2_has_strong_diagonals_and_its_random_twin_has_none() -> None:
     lab = SymbolsLanguageLab(opening.open("smollm2", device="cpu"), Settings(), (0,))
     for circuit in CIRCUITS:
-        assert lab.diagonal_share(circuit) > 0.5
-        assert lab.twin().diagonal_share(circuit) == 0
+        strong = lab.strengths(circuit) > 1
+        assert float(strong.float().mean()) > 0.2
+        assert not bool((lab.twin().strengths(circuit) > 1).any())

