@@ -51,7 +51,7 @@ def fit(
         rows = torch.arange(len(batch))
         loss = cross_entropy(model(batch.tokens)[rows, batch.last], batch.targets)
         optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimiser.step()
         batch = draw(data)
     return model.requires_grad_(False)

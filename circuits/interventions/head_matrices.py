@@ -10,7 +10,7 @@ at distance t a rotation stands between W_Q and W_K^T. With grouped-query attent
 every query head has a copy of its group's W_K and W_V.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.backends import backend_of
-from circuits.backends.anatomy import Inward
+from circuits.backends.anatomy import HeadWeights, Inward
 from circuits.hooks import Model, module_of
 from circuits.models.norms import NormParts, norm_parts
 from probes.weights import diagonal_score
@@ -30,27 +30,14 @@ Circuit = Literal["qk", "ov"]
 
 
 @dataclass(frozen=True)
-class HeadMatrices:
-    """The weights of a layer's heads, the norm's gain folded in.
+class HeadMatrices(HeadWeights):
+    """The weights of a layer's heads, with the gain of the norm before them folded in.
 
     Attributes:
-        W_Q: queries.
-        W_K: keys, one for every query head.
-        W_V: values, one for every query head.
-        W_O: what the heads write.
-        scale: factor of the scores.
-        norm: the norm before the attention.
-        bilinear: whether the scores are x W_Q W_K^T x^T: not so where queries and keys
-            are normalised (Qwen 3, Gemma 3) or scores capped (Gemma 2).
+        folded: the parts of that norm.
     """
 
-    W_Q: Inward
-    W_K: Inward
-    W_V: Inward
-    W_O: Float[Tensor, "head d_head d_model"]
-    scale: float
-    norm: NormParts
-    bilinear: bool = True
+    folded: NormParts = field(kw_only=True)
 
     def matrix(self, circuit: Circuit) -> Float[Tensor, "head d_model other"]:
         """W_Q W_K^T or W_V W_O of every head; as large as d_model squared each."""
@@ -91,5 +78,5 @@ def head_matrices(model: Model, layer: int) -> HeadMatrices:
         weight * norm.gain[:, None]
         for weight in (weights.W_Q, weights.W_K, weights.W_V)
     )
-    W_O = weights.W_O.detach()
-    return HeadMatrices(query, key, value, W_O, weights.scale, norm, weights.bilinear)
+    kept = (weights.W_O.detach(), weights.scale, weights.norm, weights.bilinear)
+    return HeadMatrices(query, key, value, *kept, folded=norm)

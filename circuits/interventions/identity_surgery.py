@@ -146,7 +146,7 @@ class _Theatre:
         ]
 
     def _see_states(self, residual: Tensor) -> Tensor:
-        self.states = self.matrices.norm.normalised(residual)
+        self.states = self.matrices.folded.normalised(residual)
         return residual
 
     def _see_pattern(self, pattern: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def check_outputs(model: Any, batch: Batch, layer: int) -> None:
     sites = [Site(kind, layer) for kind in ("resid_pre", "pattern", "head_out")]
     residual, pattern, head_out = activations(model, batch, sites).values()
     matrices = head_matrices(model, layer)
-    states = matrices.norm.normalised(residual)
+    states = matrices.folded.normalised(residual)
     expected = (pattern @ (states[:, None] @ matrices.matrix("ov"))).movedim(1, 2)
     torch.testing.assert_close(head_out, expected, rtol=1e-4, atol=1e-5)
 
@@ -97,7 +97,7 @@ def check_patterns(model: Any, **options: Any) -> None:
     with record(model, [before, site]) as seen:
         model(tokens, **options)
     matrices = head_matrices(model, 1)
-    states = matrices.norm.normalised(seen[before])[:, None]
+    states = matrices.folded.normalised(seen[before])[:, None]
     scores = matrices.scale * states @ matrices.matrix("qk") @ states.mT
     future = torch.ones(6, 6, dtype=torch.bool).triu(1)
     pattern = scores.masked_fill(future, -math.inf).softmax(-1)

@@ -108,7 +108,7 @@ def test_surgery_equals_changed_weights(rotation: int | None) -> None:
     model, (batch, _, _) = random_decoder(n_layers=1), random_pair()
     block, attention = model.blocks[0], model.blocks[0].attn
     matrices = head_matrices(model, 0)
-    x = matrices.norm.normalised(model.embed(batch.tokens).detach())
+    x = matrices.folded.normalised(model.embed(batch.tokens).detach())
     turn = torch.eye(12) if rotation is None else random_rotation(12, rotation)
     turn = turn.double()
     inputs = block.ln1.layer(model.embed(batch.tokens)).detach()
@@ -140,7 +140,7 @@ def test_several_surgeries_at_once_take_off_all() -> None:
     site = Site("head_out")
     with operate(model, batch, both[1:]):
         c = matrices.identity_part("ov")[0]
-        x = matrices.norm.normalised(model.embed(batch.tokens).detach())
+        x = matrices.folded.normalised(model.embed(batch.tokens).detach())
         seen: dict[str, Tensor] = {}
 
         def keep(pattern: Tensor) -> Tensor:
