@@ -19,7 +19,7 @@ setup-llm: setup
 
 # Exit code 1 says that some claim was not confirmed: a result, not a failure.
 demo: setup
-	$(BIN)/reasonscope confirm --preset quick --out runs/demo --figures || [ $$? -eq 1 ]
+	$(BIN)/reasonscope confirm --preset quick --out runs/demo --report runs/demo/report.html || [ $$? -eq 1 ]
 
 # Every claim on labs whose mechanism is known: could it have failed?
 calibrate: setup

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from probes.measurement import Measurement
-from trained.errors import BadInput
+from trained.errors import BadInput, Incomplete
 from trained.trainer import Observer
 
 from .claims import Verdict
@@ -32,6 +32,8 @@ class Cell:
     done: Confirmation | None
     refused: str = ""
     """Why this configuration cannot be run, if so."""
+    failed: str = ""
+    """What went wrong on the way, if so; the next sweep takes it up again."""
 
     def verdict(self, claim: str) -> Verdict | None:
         """What was found of a claim; None where nothing was run."""
@@ -43,6 +45,7 @@ class Cell:
         return {
             "setting": dict(zip(keys, self.setting, strict=True)),
             "refused": self.refused,
+            "failed": self.failed,
             "confirmation": self.done.as_dict() if self.done else None,
         }
 
@@ -80,7 +83,7 @@ def sweep(
     """Train and judge every place of the grid, one after the other.
 
     All places are checked before the first is trained; one that no configuration allows
-    is a refused cell, unless all are.
+    is a refused cell, unless all are; one that meets a fault is a failed one.
     """
     settings = list(product(*grid.values()))
     requests = [_request_at(request, grid, setting) for setting in settings]
@@ -91,7 +94,12 @@ def sweep(
             yield Cell(setting, None, found)
             continue
         run = prepare(found)
-        train_run(run, observer=observer, jobs=found.jobs)
+        try:
+            train_run(run, observer=observer, jobs=found.jobs)
+        except Incomplete as error:
+            # The other places do not depend on it.
+            yield Cell(setting, None, failed=str(error))
+            continue
         yield Cell(setting, confirm_run(run, only=only))
 
 
@@ -128,7 +136,10 @@ def phase_diagram(
     means = [
         v.conditions[0].mean if v and v.conditions else float("nan") for v in verdicts
     ]
-    words = [v.word if v else "refused" for v in verdicts]
+    words = [
+        v.word if v else "failed" if cell.failed else "refused"
+        for v, cell in zip(verdicts, cells, strict=True)
+    ]
     columns = max(1, len(across))
     table = [words[i : i + columns] for i in range(0, len(words), columns)]
     values = torch.tensor(means).reshape(-1, columns)

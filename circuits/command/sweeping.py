@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trained.errors import Incomplete
+
 from .output import JsonOutput, add_json_option
 from .request import CONFIRMED, add_request_options, request_from
 
@@ -20,6 +22,7 @@ SIGNS = {
     "inconclusive": "?",
     "not tested": "·",
     "refused": "x",
+    "failed": "!",
 }
 """What stands for a verdict in the cell of a heat map."""
 
@@ -56,12 +59,17 @@ def run_sweep(options: argparse.Namespace) -> int:
     for cell in sweep(request, grid, only=options.only):
         cells.append(cell)
         where = ", ".join(f"{k}={v}" for k, v in zip(grid, cell.setting, strict=True))
-        print(f"{where}: {cell.refused or _counts(cell)}", file=sys.stderr)
+        print(
+            f"{where}: {cell.refused or cell.failed or _counts(cell)}", file=sys.stderr
+        )
         output.keep(_object(grid, cells))
     output.finish(_object(grid, cells))
     _show(cells, grid, stderr=output.takes_stdout)
     if options.output:
         _draw(options.output, cells, grid)
+    failed = [cell.failed for cell in cells if cell.failed]
+    if failed:
+        raise Incomplete("; ".join(failed))
     return CONFIRMED
 
 

@@ -3,13 +3,16 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import circuits.sweep
 from circuits.command.cli import main
 from circuits.study import Request
 from circuits.sweep import claims_of, grid_of, phase_diagram, sweep
-from trained.errors import BadInput
+from trained.errors import BadInput, Incomplete
+from trained.store import Run
 
 TOY = "tests.toy:STUDY"
 
@@ -65,3 +68,26 @@ def test_the_verb_prints_writes_and_draws(
     cells = json.loads(file.read_text())["cells"]
     assert [cell["setting"] for cell in cells] == [{"width": "2"}, {"width": "4"}]
     assert (folder / "toy.size.png").is_file()
+
+
+def test_a_cell_that_fails_costs_that_cell_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = circuits.sweep.train_run
+
+    def sometimes(run: Run, **options: Any) -> None:
+        if run.manifest["config"]["width"] == 2:
+            raise Incomplete("not trained: net: the disk is full")
+        train(run, **options)
+
+    monkeypatch.setattr(circuits.sweep, "train_run", sometimes)
+    file = tmp_path / "sweep.json"
+    options = ["--grid", "width=2,4", "--json", str(file), "--out", str(tmp_path / "r")]
+    assert main(["sweep", TOY, *options, "--jobs", "1"]) == 3
+    assert "the disk is full" in capsys.readouterr().err
+    first, second = json.loads(file.read_text())["cells"]
+    assert (first["failed"], first["confirmation"]) == (
+        "not trained: net: the disk is full",
+        None,
+    )
+    assert second["confirmation"]["study"] == "toy"

@@ -17,6 +17,7 @@ from trained.bridge.config import Recipe, embedding, gpt
 from trained.bridge.symmetric import solve_symmetric
 
 from .lab import BridgeLab
+from .phases import phases
 from .specimen import Specimen
 from .states import TrainedGpt
 
@@ -251,4 +252,5 @@ FIGURES: dict[str, Callable[[BridgeLab], Figure]] = {
     "timeline": timeline,
     "causal": causal,
     "margins": margins,
+    "phases": phases,
 }

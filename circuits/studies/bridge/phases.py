@@ -1,0 +1,69 @@
+"""Where two hops are answered: initial scale against rate, from the search's log.
+
+The search ran on selection seeds (900 to 902), whose values judge nothing.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from circuits.results import RESULTS
+from probes.figures import text_heatmap
+from probes.measurement import Measurement
+from trained.store import read_json
+
+from .lab import BridgeLab
+
+TASKS = {"identity": "with identity", "none": "without identity"}
+
+
+def phases(_lab: BridgeLab) -> Figure:
+    """Two-hop accuracy over initial scale d^-gamma and rate, on selection seeds.
+
+    Standard initialisation is gamma = 0.5; a weight with d inputs starts at d^-gamma.
+    """
+    figure = Figure((11, 6.4), layout="constrained")
+    for row, (task, title) in enumerate(TASKS.items()):
+        for column, kappa in enumerate((1, 3)):
+            ax = figure.add_subplot(2, 2, 2 * row + column + 1)
+            found = accuracy_grid(task, kappa)
+            texts = [
+                ["" if math.isnan(value) else f"{value:.2f}" for value in values]
+                for values in found.values.tolist()
+            ]
+            text_heatmap(found, texts, ax)
+            ax.set_title(f"{title}, objects per subject: {kappa}", fontsize=11)
+            ax.images[0].set_clim(0, 1)
+            for text in ax.texts:
+                text.set_color("black" if text.get_text() > "0.55" else "white")
+    return figure
+
+
+def accuracy_grid(task: str, kappa: int) -> Measurement:
+    """Mean accuracy at the last step by (gamma, rate); NaN where nothing was run."""
+    runs = [run for run in _runs() if (run["task"], run["kappa"]) == (task, kappa)]
+    gammas = sorted({run["gamma"] for run in runs})
+    rates = sorted({run["lr"] for run in runs})
+    cells = {(g, r): [float("nan")] for g in gammas for r in rates}
+    for gamma, rate in cells:
+        at = [x for x in runs if (x["gamma"], x["lr"]) == (gamma, rate)]
+        cells[gamma, rate] = [x["ood"][-1] for x in at] or [float("nan")]
+    values = [[sum(cells[g, r]) / len(cells[g, r]) for r in rates] for g in gammas]
+    labels = {
+        "initial scale: gamma": tuple(f"{g:g}" for g in gammas),
+        "Adam's rate": tuple(f"{r:g}" for r in rates),
+    }
+    return Measurement(
+        torch.tensor(values), tuple(labels), labels, name="two-hop accuracy"
+    )
+
+
+def _runs() -> Iterator[dict[str, Any]]:
+    """Runs of the judged model without weight decay."""
+    for stage in read_json(RESULTS / "bridge-search.json")["stages"]:
+        for run in stage["runs"] if not stage["name"].startswith("zoo") else ():
+            if run["decay"] == 0 and run.get("std") is None:
+                yield {"task": "identity", **run}
