@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from probes.figures import bars, curve, heatmap
+from probes.figures import OKABE_ITO, bars, curve, heatmap
 from probes.measurement import Label, Measurement
 from trained.analogy.block_arms import later_steps
 from trained.analogy.theory import Alignment
@@ -129,13 +129,18 @@ def depth(lab: AnalogyLab) -> Figure:
     figure = Figure((11, 3.8 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False).flat
     for ax, (title, curves) in zip(axes, drawn, strict=False):
-        for name, seeds in curves.items():
-            points = torch.stack(seeds)
+        for colour, (name, seeds) in zip(OKABE_ITO, curves.items(), strict=False):
+            # Nulls have fewer seeds, so each curve is drawn by itself.
             labels: dict[str, tuple[Label, ...]] = {"seed": tuple(range(len(seeds)))}
+            points = torch.stack(seeds)
             found = Measurement(points, ("seed", "layer"), labels, "cosine")
+            bands = len(ax.collections)
             curve(found, x="layer", ax=ax)
-            ax.lines[-1].set(label=name)
+            ax.lines[-1].set(label=name, color=colour)
+            for band in ax.collections[bands:]:
+                band.set_color(colour)
         ax.set_title(title, fontsize=12)
+        ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(fontsize=9, frameon=False)
     for ax in list(figure.axes)[len(drawn) :]:
         ax.remove()
