@@ -1,4 +1,4 @@
-"""Make README's table of scores from `results/`: `python -m scripts.scores`."""
+"""Make README's scores, and what is refuted, from `results/`: `python -m scripts.scores`."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ from circuits.study import STUDIES
 from trained.store import read_json
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-BEGIN, END = "<!-- scores -->\n", "<!-- /scores -->\n"
 WORDS = ("confirmed", "refuted", "inconclusive", "not_tested")
 
 
@@ -25,17 +24,16 @@ def table(folder: Path = RESULTS) -> str:
 
 
 def refuted(folder: Path = RESULTS) -> list[str]:
-    """What a stored run refutes, with the value and the expectation."""
+    """What the longest stored run of each study refutes, and by which value."""
     lines = []
     for study in STUDIES:
-        for ending in ("", "-llm"):
-            file = folder / f"{study}{ending}.json"
-            found = read_json(file)["verdicts"] if file.is_file() else []
-            lines += [
-                f"- `{v['claim']}`: {v['statement']} ({v['reason']})"
-                for v in found
-                if v["verdict"] == "refuted" and v["origin"] == "paper"
-            ]
+        files = [folder / f"{study}{ending}.json" for ending in ("", "-quick")]
+        file = next((file for file in files if file.is_file()), None)
+        lines += [
+            f"- `{v['claim']}`: {v['reason']}"
+            for v in (read_json(file)["verdicts"] if file else ())
+            if v["verdict"] == "refuted" and v["origin"] == "paper"
+        ]
     return lines
 
 
@@ -54,11 +52,19 @@ def _row(study: str, run: str, found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Put the table between the marks in README."""
-    text = README.read_text()
-    before, rest = text.split(BEGIN)
-    README.write_text(f"{before}{BEGIN}{table()}{END}{rest.split(END)[1]}")
+    """Put the table and what is refuted between their marks in README."""
+    README.write_text(made(README.read_text()))
     return 0
+
+
+def made(text: str, folder: Path = RESULTS) -> str:
+    """A text with both parts written anew."""
+    parts = {"scores": table(folder), "refuted": "\n".join(refuted(folder)) + "\n"}
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+        before, rest = text.split(begin)
+        text = f"{before}{begin}{part}{end}{rest.split(end)[1]}"
+    return text
 
 
 if __name__ == "__main__":
