@@ -1,4 +1,4 @@
-"""Make README's scores, and what is refuted, from `results/`: `python -m scripts.scores`."""
+"""README's scores and refutations from `results/`: `python -m scripts.scores`."""
 
 from pathlib import Path
 from typing import Any
