@@ -11,11 +11,10 @@ import torch
 from matplotlib.figure import Figure
 
 from circuits.results import RESULTS
+from circuits.studies.bridge.lab import BridgeLab
 from probes.figures import text_heatmap
 from probes.measurement import Measurement
 from trained.store import read_json
-
-from .lab import BridgeLab
 
 TASKS = {"identity": "with identity", "none": "without identity"}
 

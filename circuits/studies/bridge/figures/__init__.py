@@ -9,6 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from circuits.studies.bridge.lab import BridgeLab
+from circuits.studies.bridge.specimen import Specimen
+from circuits.studies.bridge.states import TrainedGpt
 from probes.alignment import polar_coordinates
 from probes.figures import OKABE_ITO, bars, curve, heatmap, polar
 from probes.measurement import Measurement
@@ -16,10 +19,7 @@ from trained.bridge.config import BOTH as TASKS
 from trained.bridge.config import Recipe, embedding, gpt
 from trained.bridge.symmetric import solve_symmetric
 
-from .lab import BridgeLab
 from .phases import phases
-from .specimen import Specimen
-from .states import TrainedGpt
 
 MARGIN_SIZES = (3, 5, 10, 30, 100, 1000)
 
