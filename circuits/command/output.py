@@ -70,7 +70,7 @@ def check_output(option: str, path: Path | None) -> None:
     if path is None:
         return
     target = path.resolve()
-    folder = next(f for f in target.parents if f.exists())
+    folder = next((f for f in target.parents if f.exists()), target)
     try:
         if target.is_dir() or not folder.is_dir():
             raise OSError("a file cannot be written there")
