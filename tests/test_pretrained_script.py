@@ -92,7 +92,10 @@ def test_a_claim_that_fails_gives_exit_code_one() -> None:
         (["tiny", REFERENCE, "--preset", "huge"], "unknown preset 'huge'"),
         (["tiny", REFERENCE, "--set", "colour=red"], "unknown config key 'colour'"),
         (["tiny", REFERENCE, "--device", "tpu"], "unknown device 'tpu'"),
-        (["tiny", REFERENCE, "--figures"], "--figures and --report go with trained runs"),
+        (
+            ["tiny", REFERENCE, "--figures"],
+            "--figures and --report go with trained runs",
+        ),
         ([], "--model: expected one argument"),
     ],
 )
