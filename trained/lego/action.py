@@ -33,6 +33,9 @@ Permutation = tuple[int, ...]
 LARGEST = 50_000
 """Most entries of a table; all permutations of 7 points have 35280."""
 
+LARGEST_FILE = 10**6
+"""Bytes of a table that can be meant: a device or a wrong file is refused unread."""
+
 FORMS = (
     "C6, S5, A4, D4 and the like, S3reg, C2xC3, generators:1.2.0/1.0.2,"
     " table:0.1/1.0, file:table.json"
@@ -128,6 +131,8 @@ def spelled(text: str) -> str:
     if not text.startswith("file:"):
         return text
     path = Path(text.removeprefix("file:"))
+    if path.exists() and not (path.is_file() and path.stat().st_size <= LARGEST_FILE):
+        raise BadInput(f"{text}: not a regular file of at most {LARGEST_FILE} bytes")
     try:
         rows = json.loads(path.read_text())
         lines = [".".join(str(int(image)) for image in row) for row in rows]

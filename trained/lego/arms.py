@@ -55,14 +55,17 @@ def jump_length(config: Config) -> int | None:
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
-    """What the study trains; the dearest first, so that processes end together."""
+    """What the study trains: cheap arms first and ours last.
+
+    So a part of a run decides as many of the paper's claims as it can.
+    """
     groups = sorted(config.groups, key=lambda g: -action(g).n_actions)
     found = [self_arm(config, g) for g in groups if g == config.self_group]
     found += [group_arm(config, g) for g in (*groups, *config.extra_groups)]
     theory = theory_arms(config)
     main = {Course(config, text).name for text in config.theory.groups}
     twins = [shuffled(a, shuffle) for a in theory if config.twins and a.name in main]
-    return (*standard_arms(config), *theory, *twins, *found)
+    return (*theory, *twins, *standard_arms(config), *found)
 
 
 def group_arm(config: Config, group: str) -> Arm:

@@ -166,12 +166,12 @@ class Features:
     """Rate for each pair of an action and a value."""
     value_cap: float = 1.0
     """Largest change of an entry in a step."""
-    variable_steps: int = 100
+    variable_steps: int = 200
     """Steps for the variable's neurons."""
     variable_rate: float = 170.0
     """Rate for each variable."""
-    variable_cap: float = 0.2
-    """Largest change of an entry in a step."""
+    variable_cap: float = 0.05
+    """Largest change of an entry in a step: below sigma_0 for d up to 400."""
     adam_rate: float = 0.02
     """Rate of the null that is trained with Adam."""
     kept: int = 40
@@ -197,9 +197,9 @@ class Attention:
     """Largest change of an entry in a step."""
     weak_steps: int = 60
     """Of these, after so many weights are kept: attention is far from sharp."""
-    gentle_steps: int = 100
+    gentle_steps: int = 300
     """Steps without a cap, so that phases can be seen."""
-    gentle: float = 0.05
+    gentle: float = 0.01
     """Share of the rate at which no step needs one."""
     per_variable: int = 3
     """Sentences per step for each variable, if that is more than the batch."""

@@ -214,7 +214,10 @@ class Recipe:
 
 
 def standard_arms(config: Config) -> list[Arm]:
-    """Every variant for every action, and what was trained on shuffled values."""
+    """Every variant for every action, and what was trained on shuffled values.
+
+    The longest, which most claims wait for, comes last.
+    """
     own = config.standard
     recipes = [
         Recipe(config, group, variant)
@@ -225,7 +228,7 @@ def standard_arms(config: Config) -> list[Arm]:
     found = [recipe.arm for recipe in recipes]
     if own.null_seeds or config.twins:
         found += [recipe.null for recipe in recipes if recipe.variant == "plain"]
-    return sorted(found, key=lambda arm: -arm.steps)
+    return sorted(found, key=lambda arm: arm.steps)
 
 
 def has_variant(config: Config, group: str, variant: Variant) -> bool:

@@ -19,8 +19,6 @@ from itertools import accumulate
 from math import ceil, log2
 from typing import Literal
 
-from torch import Tensor
-
 from trained.arm import Arm, Stage, adam, gradient_descent, shuffled
 from trained.seeding import generator
 
@@ -40,7 +38,11 @@ from .theory_losses import (
     cap_step,
     every_pair,
     every_variable,
+    freeze_copy,
+    mean_entries,
     pair_loss,
+    reset,
+    return_to_copy,
     self_labelled_loss,
     value_loss,
     variable_loss,
@@ -53,6 +55,10 @@ ATTENTION = ("blocks.0.attn.*",)
 FEATURES = ("blocks.0.value.W2", "blocks.0.value.W5")
 """Slots 1, 3 and 4 of W_5 stay at their initial values (Assumption B.1)."""
 
+Kind = Literal["", "halved", "blind"]
+"""Algorithm 2 alone, with half the cap on a step of Q, or with an annotator whose Q is
+zero in its only round."""
+
 
 @dataclass(frozen=True)
 class Course:
@@ -63,15 +69,14 @@ class Course:
         text: the action.
         d: tokens in all, for a model of the grid; None: as many as the main model has.
         clip: another C_B, for Algorithm 2 alone.
-        kind: Algorithm 2 alone, "halved": with half the cap on a step of Q, or
-            "blind": its first round answered by an annotator with Q = 0.
+        kind: see `Kind`.
     """
 
     config: Config
     text: str
     d: int | None = None
     clip: float | None = None
-    kind: Literal["", "halved", "blind"] = ""
+    kind: Kind = ""
 
     @property
     def action(self) -> Action:
@@ -161,6 +166,8 @@ class Course:
             held_out=lambda seed: self.sentences(1, "held out", 2, seed, 0),
             record_every=self.config.theory.record_every if self.is_main else 100,
             save_steps=(self.early, self.weak, *ends) if self.is_main else tuple(ends),
+            # A round's annotator changes though no stage trains it.
+            stores="everything" if self.rounds else "trained",
             max_seeds=self.config.theory.seeds or None,
         )
 
@@ -216,8 +223,10 @@ class Course:
         stage = self._attention(RULE, own.rule_steps)
         loose = replace(stage, name=LOOSE, stop_below=own.loose)
         rule = replace(stage, stop_below=self.rule)
+        if self.text not in _compared(self.config.theory):
+            return [loose, rule]
         again = self._attention(HALVED, 2 * own.rule_steps, share=0.5)
-        return [loose, rule, replace(again, prepare=_reset, stop_below=self.rule)]
+        return [loose, rule, replace(again, prepare=reset, stop_below=self.rule)]
 
     @property
     def _gentle(self) -> list[Stage]:
@@ -225,7 +234,7 @@ class Course:
         own = self.config.theory.attention
         capped = self._attention("gentle", own.gentle_steps)
         rate = own.gentle * capped.optimiser.lr
-        slow = replace(capped, optimiser=gradient_descent(rate), prepare=_reset)
+        slow = replace(capped, optimiser=gradient_descent(rate), prepare=reset)
         both = replace(slow, edit_gradients=None)
         second = partial(value_loss, steps=SECOND)
         return [both, replace(both, name="gentle-second", loss=second)]
@@ -239,14 +248,14 @@ class Course:
         share = 0.5 if self.kind == "halved" else 1.0
         second, slow = partial(value_loss, steps=SECOND), round(1 / share)
         first = self._attention(SECOND_STEP, slow * own.rule_steps, share=share)
-        found = [replace(first, loss=second, prepare=_reset, stop_below=rule)]
+        found = [replace(first, loss=second, prepare=reset, stop_below=rule)]
         longer = self._attention(LONGER, len(self.rounds) * own.longer_steps)
         if self.clip is None and not self.kind:
-            found.append(replace(longer, loss=second, prepare=_freeze_copy))
+            found.append(replace(longer, loss=second, prepare=freeze_copy))
         for length in self.rounds:
             name, steps = round_name(length), slow * own.round_steps
             stage = self._attention(name, steps, length, share=share)
-            prepare = _return_to_copy if found[-1].name == LONGER else _freeze_copy
+            prepare = return_to_copy if found[-1].name == LONGER else freeze_copy
             labelled = replace(stage, loss=self_labelled_loss, stop_below=rule)
             # Without a copy the annotator's tables are zero, as they were built.
             blind = self.kind == "blind"
@@ -328,61 +337,36 @@ def grid(config: Config, text: str) -> tuple[int, ...]:
     return tuple(d for d in fit if not dear or d <= own.grid_large)
 
 
+def _compared(theory: Theory) -> tuple[str | None, ...]:
+    """The two actions of the grid whose verdicts must survive half the cap."""
+    return tuple(first_of_kind(theory.grid_groups, simply=s) for s in (True, False))
+
+
 def theory_arms(config: Config) -> tuple[Arm, ...]:
-    """What the theory's claims are measured on; the dearest first."""
+    """What the theory's claims are measured on; the dearest, of large d, last."""
     theory = config.theory
     if not theory.groups:
         return ()
-    courses = [
-        Course(config, text, d)
-        for d in reversed(theory.grid)
-        for text in theory.grid_groups
-        if d in grid(config, text)
-    ]
-    courses += [Course(config, text) for text in reversed(theory.groups)]
+    courses = [Course(config, text) for text in theory.groups]
     other = first_of_kind(theory.groups, simply=False)
     if other:
         courses += [Course(config, other, clip=clip) for clip in theory.clips]
         courses += [Course(config, other, kind=kind) for kind in ("halved", "blind")]
-    found = [course.arm for course in courses]
+    scaled = first_of_kind(theory.grid_groups, simply=False)
+    if scaled and grid(config, scaled):
+        courses.append(Course(config, scaled, grid(config, scaled)[0], kind="halved"))
+    courses += [
+        Course(config, text, d)
+        for d in theory.grid
+        for text in theory.grid_groups
+        if d in grid(config, text)
+    ]
     features = [Course(config, text) for text in theory.feature_groups]
     simple = first_of_kind(theory.groups, simply=True)
     kinds = dict.fromkeys(text for text in (simple, other) if text)
-    alone = [Course(config, text).feature_arm for text in kinds]
-    found += [*alone, *(shuffled(arm, shuffle) for arm in alone)]
+    alone = {text: Course(config, text).feature_arm for text in kinds}
+    found = [arm for text, arm in alone.items() if text == simple]
+    found += [shuffled(arm, shuffle) for arm in alone.values()]
     found += [course.feature_arm for course in features]
-    return (*found, *(course.adam_arm for course in features[:1]))
-
-
-def mean_entries(model: TheoryModel, _data: Sentences) -> dict[str, Tensor]:
-    """The mean diagonal entry and the mean other entry of both blocks."""
-    found: dict[str, Tensor] = {}
-    for block in _BLOCKS:
-        entries = getattr(model.tables, block)[0]
-        diagonal, size = entries.diagonal(), len(entries)
-        rest = (entries.sum() - diagonal.sum()) / (size * (size - 1))
-        found |= {f"diagonal{block}": diagonal.mean(), f"rest{block}": rest}
-    return found
-
-
-_BLOCKS = ("Q43", "Q44")
-
-
-def _reset(parameters: dict[str, Tensor]) -> None:
-    """Q back to zero."""
-    for block in _BLOCKS:
-        parameters[f"blocks.0.attn.key_query.{block}"].zero_()
-
-
-def _freeze_copy(parameters: dict[str, Tensor]) -> None:
-    """The annotator becomes the current model."""
-    for block in _BLOCKS:
-        current = parameters[f"blocks.0.attn.key_query.{block}"]
-        parameters[f"annotator.{block}"].copy_(current)
-
-
-def _return_to_copy(parameters: dict[str, Tensor]) -> None:
-    """The current model becomes the annotator."""
-    for block in _BLOCKS:
-        frozen = parameters[f"annotator.{block}"]
-        parameters[f"blocks.0.attn.key_query.{block}"].copy_(frozen)
+    found += [course.adam_arm for course in features[:1]]
+    return (*found, *(course.arm for course in courses))

@@ -1,4 +1,4 @@
-"""Data, losses and caps of the theory's training."""
+"""Data, losses, caps and records of the theory's training, and what starts a stage."""
 
 from functools import partial
 from math import log
@@ -98,3 +98,37 @@ def cap_entries(gradients: dict[str, Tensor], *, largest: float) -> None:
     """Clip every entry of the gradient."""
     for gradient in gradients.values():
         gradient.clamp_(-largest, largest)
+
+
+def mean_entries(model: TheoryModel, _data: Sentences) -> dict[str, Tensor]:
+    """The mean diagonal entry and the mean other entry of both blocks."""
+    found: dict[str, Tensor] = {}
+    for block in _BLOCKS:
+        entries = getattr(model.tables, block)[0]
+        diagonal, size = entries.diagonal(), len(entries)
+        rest = (entries.sum() - diagonal.sum()) / (size * (size - 1))
+        found |= {f"diagonal{block}": diagonal.mean(), f"rest{block}": rest}
+    return found
+
+
+_BLOCKS = ("Q43", "Q44")
+
+
+def reset(parameters: dict[str, Tensor]) -> None:
+    """Q back to zero."""
+    for block in _BLOCKS:
+        parameters[f"blocks.0.attn.key_query.{block}"].zero_()
+
+
+def freeze_copy(parameters: dict[str, Tensor]) -> None:
+    """The annotator becomes the current model."""
+    for block in _BLOCKS:
+        current = parameters[f"blocks.0.attn.key_query.{block}"]
+        parameters[f"annotator.{block}"].copy_(current)
+
+
+def return_to_copy(parameters: dict[str, Tensor]) -> None:
+    """The current model becomes the annotator."""
+    for block in _BLOCKS:
+        frozen = parameters[f"annotator.{block}"]
+        parameters[f"blocks.0.attn.key_query.{block}"].copy_(frozen)

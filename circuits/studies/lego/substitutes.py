@@ -11,17 +11,18 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from circuits.study import Substitute
 from trained.lego.action import action
 from trained.lego.model import ByVariable, FoldedModel, Pattern, Places
+from trained.lego.stages import BASE, CORRUPT, HALVED, LOOSE, RULE, taught
 from trained.lego.standard import Sizes, StandardModel
 from trained.lego.standard_arms import Recipe
 from trained.lego.task import Clauses, Prediction, Vocabulary, table_of
 from trained.lego.theory import TheoryModel, feature_ratio
-from trained.lego.theory_arms import Course
+from trained.lego.theory_arms import Course, grid
 
 from .lab import LegoLab
 
@@ -30,6 +31,9 @@ SHARP = 8.0
 
 ONE_STEP = 4.0
 """Odds of a target over another clause, for each step of the length trained at."""
+
+A_ROUND = 16.0
+"""The same for rounds of the paper's transformer, whose neurons tolerate less."""
 
 
 def folded_circuit(
@@ -71,18 +75,20 @@ def standard_circuit(
     n_variables: int,
     *,
     by_place: int = 0,
+    score: float = SHARP,
     kind: type[StandardModel] = StandardModel,
 ) -> StandardModel:
     """The same circuit in the paper's transformer, whose embeddings are one-hot.
 
     `by_place`: attention matches places instead of variables, as in sentences of this
-    length whose predicates are in order; positions have dimensions of their own.
+    length whose predicates are in order; positions have dimensions of their own, and
+    later ones say nothing, as if they had never been trained.
     """
     act, place = action(group), by_place
     words = Vocabulary.of(act, n_variables)
     n, n_g, n_tokens = n_variables, act.n_actions, words.size - 1
     width, d_mlp = n_tokens + place, n_g * act.n_values + n_variables
-    sizes = Sizes(width, d_mlp, n_positions=2 * place)
+    sizes = Sizes(width, d_mlp, n_positions=2 * n_variables if place else 0)
     model = kind(words, sizes, generator=torch.Generator())
     attn, mlp = model.block.attn, model.block.mlp
     with torch.no_grad():
@@ -90,7 +96,7 @@ def standard_circuit(
             weight.zero_()
         model.W_E.copy_(torch.eye(n_tokens, width))
         tokens, slot = torch.arange(n_tokens), [s * width for s in range(5)]
-        match, names = SHARP / attn.scale, torch.arange(n)
+        match, names = score / attn.scale, torch.arange(n)
         if by_place:
             codes = n_tokens + torch.arange(place)
             model.W_pos[torch.arange(2 * place), codes.repeat(2)] = 1
@@ -133,9 +139,16 @@ def _wire(w_in: Tensor, b_in: Tensor, w_out: Tensor, group: str, n: int) -> None
 
 @torch.no_grad()
 def theory_circuit(
-    model: TheoryModel, group: str, score: float, *, scale: float = 1.0
+    model: TheoryModel,
+    group: str,
+    score: float,
+    *,
+    lead: float = 0.0,
+    scale: float = 1.0,
 ) -> TheoryModel:
     """A fresh model with Theorem C.1's features for every (j, y), and diagonals of Q.
+
+    Those of Q43 are larger by the lead.
 
     The neuron of (j, y) has V(g) + V(y) = 2B, times the scale, for every g that sends
     y to j, with V(g) / V(y) = C_alpha; a wrong half cancels a right one.
@@ -151,8 +164,8 @@ def theory_circuit(
         block.value.W5[y, :, y] = by_value
     names = torch.arange(model.vocabulary.n_variables)
     block.variable.W1[names, names, 0] = 4 * clip
-    for diagonal in (model.tables.Q43[0], model.tables.Q44[0]):
-        diagonal[names, names] = score
+    model.tables.Q43[0, names, names] = score + lead
+    model.tables.Q44[0, names, names] = score
     return model
 
 
@@ -167,7 +180,7 @@ class ByPlace(ByVariable):
         return match.expand(len(clauses), len(self.Q43), *match.shape)
 
 
-class _Multiplied:
+class _Multiplied(nn.Module):
     """A model whose attention is right and unused.
 
     Its answers come from y_0 and all predicates at once, the whole product of actions
@@ -179,7 +192,7 @@ class _Multiplied:
 
     def forward(self, tokens: Tensor, **how: Any) -> Prediction:
         """Certain of the right clause after every answer."""
-        super().forward(tokens, **how)  # type: ignore[misc]
+        super().forward(tokens, **how)
         words, clauses = self.vocabulary, self.vocabulary.slots(tokens)
         predicates, answers = clauses.chunk(2, 1)
         x, y = answers[:, 0, 3], answers[:, 0, 4] - words.first_value
@@ -206,30 +219,55 @@ class MultipliedStandard(_Multiplied, StandardModel):
 
 def _planted(lab: LegoLab) -> Any:
     """Every arm that a claim rests on has the mechanism, its rounds included."""
-
-    def theory(course: Course) -> Callable[[int, int | None], TheoryModel]:
-        stages = {step: name for name, step in course.milestones.items()}
-
-        def build(seed: int, step: int | None) -> TheoryModel:
-            score = _planted_score(stages.get(step or course.arm.steps, ""))
-            return theory_circuit(course.build(seed), course.text, score)
-
-        return build
-
-    courses = [Course(lab.config, group) for group in lab.config.theory.groups]
+    config = lab.config
+    courses = [Course(config, group) for group in config.theory.groups]
+    courses += [
+        Course(config, group, d)
+        for group in config.theory.grid_groups
+        for d in grid(config, group)
+    ]
     courses += [replace(course, kind="halved") for course in courses]
-    chains = {course.name: theory(course) for course in courses}
-    made = {
+    made: dict[str, Made] = {
         **_alike(lab, folded_circuit, standard_circuit),
-        **chains,
+        **{course.name: partial(_planted_theory, course) for course in courses},
     }
+    for group in config.standard.groups:
+        recipe, n = Recipe(config, group), config.standard.n_variables
+        if recipe.rounds:
+            made[recipe.name] = partial(_planted_rounds, recipe)
+        places = Recipe(config, group, "positions").name
+        by_place = partial(standard_circuit, group, n, by_place=config.train_length)
+        made[places] = partial(_whenever, by_place)
     return _with(lab, made)
 
 
-def _planted_score(stage: str) -> float:
-    """Diagonals of Q after a stage: each round of self-training doubles K."""
+def _planted_theory(course: Course, seed: int, step: int | None) -> TheoryModel:
+    """Each round of self-training doubles K; by Algorithm 1 only that of C_n grows."""
+    stages = {step: name for name, step in course.milestones.items()}
+    stage, d = stages.get(step or course.arm.steps, ""), course.words.size
     length = int(stage.removeprefix("round-")) if stage.startswith("round-") else 2
-    return math.log(ONE_STEP * length)
+    score = math.log(ONE_STEP * length)
+    sharp = stage in (RULE, HALVED)
+    if sharp and course.action.is_simply_transitive:
+        score += math.log(d)
+    if stage == LOOSE:
+        # What the FFN tolerates grows with d, so equal attention would reach farther.
+        score -= math.log(d) / 5
+    lead = 1 / d if sharp else 0.0
+    return theory_circuit(course.build(seed), course.text, score, lead=lead)
+
+
+def _planted_rounds(recipe: Recipe, _seed: int, step: int | None) -> StandardModel:
+    """A round doubles K; true answers at the first length leave it, noise halves it."""
+    stages = {step: name for name, step in recipe.milestones.items()}
+    stage, first = (
+        stages.get(step or recipe.arm.steps, BASE),
+        recipe.config.train_length,
+    )
+    lengths = {taught(n): n for n in recipe.rounds} | {CORRUPT: first // 2}
+    score = math.log(A_ROUND * lengths.get(stage, first))
+    n = recipe.config.standard.n_variables
+    return standard_circuit(recipe.group, n, score=score)
 
 
 def _by_place(lab: LegoLab) -> Any:
@@ -297,6 +335,7 @@ SUBSTITUTES = (
         confirms=(
             "lego.learn.*",
             "lego.length.joint.c6",
+            "lego.conc.dilution.*",
             "lego.conc.fig2*",
             "lego.self.doubling",
             "lego.ffn.shape",

@@ -14,10 +14,10 @@ from trained.lego.presets import PRESETS, QUICK
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("lengths=5,90", "length 90: choose 2 to 89"),
-        ("n_variables=70", "length 80: choose 2 to 69"),
-        ("train_length=1", "length 1: choose 2 to 89"),
-        ("lengths=1", "length 1: choose 2 to 89"),
+        ("lengths=5,60", "length 60: choose 2 to 59"),
+        ("n_variables=35", "length 40: choose 2 to 34"),
+        ("train_length=1", "length 1: choose 2 to 59"),
+        ("lengths=1", "length 1: choose 2 to 59"),
         ("lengths=", "lengths is empty"),
         ("lengths=10,5", "must be rising"),
         ("groups=Q8", "unknown group action"),

@@ -133,6 +133,8 @@ def _sharpen(config: Config) -> Claim:
         ),
         weight=2,
         not_tested=untested(config),
+        revised="Step 13: seeds that solve the longest chains already are left out,"
+        " after gains of exactly 0 had been seen",
     )
 
 

@@ -12,6 +12,9 @@ from trained.lego.config import Config, Standard, first_of_kind
 PAPER_RATE = 1e-4
 FAR = 160
 """The paper's longest chains."""
+PREDICATE, ANSWER = 0, 1
+SHORT, LONG = 10, 20
+"""Lengths of Figures 6 and 7."""
 
 Measured = Callable[[Any], Sequence[float]]
 """lab -> one value per seed."""
@@ -133,3 +136,20 @@ def absent(config: Config) -> tuple[Null, ...]:
     """The experiment's nulls: untrained, and trained on other sentences' values."""
     trained = config.standard.null_seeds or config.twins
     return (UNTRAINED, SHUFFLED) if trained else (UNTRAINED,)
+
+
+def halfway(length: int) -> float:
+    """Halfway to 1 from what uniform attention has on both targets.
+
+    The query of answer l sees L + l + 1 clauses.
+
+    >>> round(halfway(5), 2)
+    0.63
+    """
+    uniform = sum(2 / (length + step + 1) for step in range(length)) / length
+    return (1 + uniform) / 2
+
+
+def no_theory(config: Config) -> str:
+    """Why the theory cannot be judged at this configuration, if so."""
+    return "" if config.theory.groups else "theory.groups is empty"

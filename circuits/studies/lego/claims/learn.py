@@ -4,9 +4,20 @@ from collections.abc import Iterator
 
 from circuits.claims import UNTRAINED, Claim, Null
 from circuits.conditions import Mean
+from trained.lego.action import action
 from trained.lego.config import Config
 
-from .common import absent, constants, joint_pair, of, sizes, theory_pair, untested
+from .common import (
+    absent,
+    constants,
+    joint_pair,
+    of,
+    sizes,
+    survives,
+    theory_pair,
+    untested,
+)
+from .length import no_grid
 
 
 def learned(config: Config) -> Iterator[Claim]:
@@ -18,6 +29,11 @@ def learned(config: Config) -> Iterator[Claim]:
         + constants(config),
         "Theorem 1.1",
         "behaviour",
+        preconditions=tuple(
+            survives(">= 0.99", of("solves_two", group), of("halved_two", group))
+            for group in groups
+            if not action(group).is_simply_transitive or _scales(config, group)
+        ),
         conditions=tuple(
             Mean(f"{group}: all@2", ">= 0.99", of("solves_two", group))
             for group in groups
@@ -52,3 +68,8 @@ def learned(config: Config) -> Iterator[Claim]:
         weight=4,
         not_tested=untested(config),
     )
+
+
+def _scales(config: Config, group: str) -> bool:
+    """Whether there are models of the action that were trained with half the cap."""
+    return group in config.theory.grid_groups and not no_grid(config)

@@ -15,7 +15,7 @@ from circuits.conditions import Each, Mean
 from trained.lego.action import action
 from trained.lego.config import Config, first_of_kind
 
-from .conc import halfway
+from .common import halfway
 from .our_rounds import Own, our_rounds
 from .our_variants import variants
 

@@ -197,13 +197,34 @@ class ExperimentLab(FoldedLab):
     ) -> list[float]:
         """log2 of L_x with scores times a factor over L_x.
 
-        `wrong_keys`: what is added to a score is another key's of the same block.
+        Of models whose L_x is not censored: nothing could rise.
+
+        Args:
+            several: the models.
+            factor: of the scores.
+            wrong_keys: what is added to a score is another key's of the same block.
         """
-        found = []
-        for s in several:
-            edit = partial(misdirected, s, factor) if wrong_keys else sharpened(factor)
-            found.append(math.log2(self._edited_crossing(s, edit) / self._crossing(s)))
-        return found
+        free = [s for s in several if self._crossing(s) < self._longest_of(s)]
+        if not free:
+            raise NotTested("every model solves the longest chains")
+        return [self._scaled(s, factor, wrong_keys=wrong_keys) for s in free]
+
+    def _scaled(self, s: Specimen, factor: float, *, wrong_keys: bool = False) -> float:
+        edit = partial(misdirected, s, factor) if wrong_keys else sharpened(factor)
+        return math.log2(self._edited_crossing(s, edit) / self._crossing(s))
+
+    def gains(self, stage: str, than: str) -> list[float]:
+        """log2 of L_x after a stage over that after another.
+
+        Of seeds whose second L_x is not censored: nothing could be above it.
+        """
+        pairs = zip(
+            *(self.crossings(self.after(n)) for n in (stage, than)), strict=True
+        )
+        free = [(a, b) for a, b in pairs if b < self.farthest_length]
+        if not free:
+            raise NotTested("every model solves the longest chains without rounds")
+        return [math.log2(a / b) for a, b in free]
 
     def moved(self, body: Several, eyes: Several, **how: bool) -> list[float]:
         """How far log L_x of one action moves to the other's once K is the other's.
@@ -215,7 +236,7 @@ class ExperimentLab(FoldedLab):
         for own, other in zip(body, eyes, strict=True):
             reach = [math.log2(self._crossing(s)) for s in (own, other)]
             factor = self._factor(own, self._sharpness(other))
-            moved = self.scaled([own], factor, **how)[0]
+            moved = self._scaled(own, factor, **how)
             found.append(moved / (reach[1] - reach[0]))
         return found
 
@@ -258,7 +279,9 @@ class ExperimentLab(FoldedLab):
             pairs = pairwise(seed)
             # Where both are censored nothing can rise.
             rises = [math.log2(b / a) for a, b in pairs if a < most]
-            found.append(min(rises, default=0.0))
+            found += [min(rises)] if rises else []
+        if not found:
+            raise NotTested("every model solves the longest chains without rounds")
         return found
 
     @torch.no_grad()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from circuits.claims import NotTested
 from circuits.lab import once
@@ -17,7 +18,7 @@ from circuits.studies.lego.law import longest
 from trained.lego.action import action
 from trained.lego.stages import HALVED, LOOSE, RULE, SECOND_STEP, round_name
 from trained.lego.theory import TheoryModel
-from trained.lego.theory_arms import Course, grid
+from trained.lego.theory_arms import Course, Kind, grid
 
 from .features import strongest_share
 from .folded import FoldedLab, bisected, misplaced
@@ -56,10 +57,20 @@ class GridLab(FoldedLab, TheoryLab):
     @once
     def at(self, group: str, d: int, stage: str = "") -> list[Specimen]:
         """The models of an action at one d."""
-        course = Course(self.config, group, d)
-        step = course.milestones[stage or self.stage]
-        found = self._specimens(group, course.name, step)
+        return self._of(Course(self.config, group, d), stage or self.stage)
+
+    def _of(self, course: Course, stage: str) -> list[Specimen]:
+        found = self._specimens(course.text, course.name, course.milestones[stage])
         return [shuffled_columns(s) for s in found] if self.shuffles else found
+
+    def halved_two(self, group: str) -> list[float]:
+        """Share of sentences of length 2 solved by models trained with half the cap.
+
+        Simply transitive actions: of the largest d; others: by Algorithm 2.
+        """
+        if action(group).is_simply_transitive:
+            return self._two(self.at(group, self.grid(group)[-1], HALVED))
+        return self._two(self._of(self.course(group, kind="halved"), SECOND_STEP))
 
     def grid(self, group: str) -> tuple[int, ...]:
         """The d at which an action was trained; two at least."""
@@ -158,16 +169,31 @@ class GridLab(FoldedLab, TheoryLab):
         own = specimen.model.block.variable.W1.diagonal(dim1=0, dim2=1)
         return float(own.clamp_min(0).sum(0).mean())
 
+    def _names(self, specimen: Specimen) -> float:
+        """How far the copying neurons' weight on another variable moved, at most.
+
+        In units of sigma_0; of a million weights one starts beyond 5 of them.
+        """
+        moved = self._moved(specimen)
+        moved["W1"].diagonal(dim1=0, dim2=1).zero_()
+        return max(float(moved[name].max()) for name in ("W1", "W3", "W4"))
+
     def _others(self, specimen: Specimen) -> float:
-        """The largest other weight of the copying neurons, in units of sigma_0."""
+        """The same of their weights on actions and values."""
+        moved = self._moved(specimen)
+        return max(float(moved[name].max()) for name in ("W2", "W5"))
+
+    def _moved(self, specimen: Specimen) -> dict[str, Tensor]:
+        """|change| of each weight of the copying neurons, in units of sigma_0."""
         model = specimen.model
         assert isinstance(model, TheoryModel)
-        neurons, n = model.block.variable, specimen.n_variables
-        copying = torch.eye(n).bool()[..., None].expand_as(neurons.W1)
-        rest = [neurons.W1[~copying].abs().max()]
-        slots = (neurons.W2, neurons.W3, neurons.W4, neurons.W5)
-        rest += [weight.abs().max() for weight in slots]
-        return float(max(rest)) * model.vocabulary.size**0.5
+        first = Course(self.config, specimen.group, model.vocabulary.size)
+        start = dict(first.build(specimen.seed).block.variable.named_parameters())
+        scale = model.vocabulary.size**0.5
+        return {
+            name: scale * (weight.cpu() - start[name]).detach().abs()
+            for name, weight in model.block.variable.named_parameters()
+        }
 
     def _single(self, specimen: Specimen) -> float:
         """Share of the right logit that its strongest neuron gives."""
@@ -179,18 +205,25 @@ class GridLab(FoldedLab, TheoryLab):
 
         After the last round, or after another stage of Algorithm 2.
         """
-        rows = [self._everywhere(group, d, stage) for d in self.grid(group)]
+        rows = [
+            self._everywhere(Course(self.config, group, d), stage)
+            for d in self.grid(group)
+        ]
         return [min(seed) for seed in zip(*rows, strict=True)]
 
+    def everywhere_at_least(self, group: str, *, kind: Kind = "") -> list[float]:
+        """The same at the least d, which is trained with half the cap too."""
+        least = Course(self.config, group, self.grid(group)[0], kind=kind)
+        return self._everywhere(least, "")
+
     @once
-    def _everywhere(self, group: str, d: int, stage: str) -> list[float]:
-        course = Course(self.config, group, d)
+    def _everywhere(self, course: Course, stage: str) -> list[float]:
         last = round_name(course.rounds[-1]) if course.rounds else SECOND_STEP
         lengths = [2, 5, 10, 20, 40, 80, 160]
         most = course.n_variables - 1
         return [
             min(self._all(s, n) for n in (*(n for n in lengths if n < most), most))
-            for s in self.at(group, d, stage or last)
+            for s in self._of(course, stage or last)
         ]
 
     @property
@@ -247,8 +280,13 @@ def log_slope(sizes: Sequence[int], values: Sequence[float]) -> float:
     """
     if not all(math.isfinite(v) and v > 0 for v in values):
         return math.nan
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+    return _rounded(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def _line(sizes: Sequence[int], logs: np.ndarray) -> float:
-    return float(np.polyfit(np.log2(sizes), logs, 1)[0])
+    return _rounded(np.polyfit(np.log2(sizes), logs, 1)[0])
+
+
+def _rounded(slope: float) -> float:
+    """The slope of equal values is 0, not what rounding leaves."""
+    return round(float(slope), 12)

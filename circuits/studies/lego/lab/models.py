@@ -243,7 +243,8 @@ class LegoModels(Lab):
     @once
     def model(self, arm: str, seed: int, step: int | None = None) -> Any:
         """One model at a saved step, for measuring only."""
-        if self.trained and self.build is not None:
+        # Nulls of a substitute keep the weights of their own training, or none.
+        if self.trained and not self.twin and self.build is not None:
             other = self.build(arm, seed, step)
             if other is not None:
                 return other.eval().requires_grad_(False).to(self.device)

@@ -10,7 +10,7 @@ from circuits.interventions.weights import edited
 from probes.attention import attention_mass
 from trained.lego.action import action
 from trained.lego.stages import LONGER, SECOND_STEP, round_name
-from trained.lego.theory_arms import FEATURES, Course
+from trained.lego.theory_arms import FEATURES, Course, Kind
 
 from .features import FeatureLab
 from .models import Specimen, targets
@@ -35,8 +35,10 @@ class TheoryLab(FeatureLab):
 
     def solves_two(self, group: str) -> list[float]:
         """Share of sentences of length 2 that are right throughout."""
+        return self._two(self.algorithms_end(group))
+
+    def _two(self, several: list[Specimen]) -> list[float]:
         count = max(self.config.test.n_short, self.config.test.n_sentences)
-        several = self.algorithms_end(group)
         return [s.marks(s.sentences(2, count)).all for s in several]
 
     def with_features_of(self, kind: str) -> "TheoryLab":
@@ -63,11 +65,11 @@ class TheoryLab(FeatureLab):
         return replace(specimen, model=edited(specimen.model, changes))
 
     def course(
-        self, group: str, *, clip: float | None = None, kind: str = ""
+        self, group: str, *, clip: float | None = None, kind: Kind = ""
     ) -> Course:
         """A course of Algorithm 2; the main one for the config's own clip."""
         own = None if clip == self.config.theory.clip else clip
-        return replace(Course(self.config, group, clip=own), kind=kind)  # type: ignore[arg-type]
+        return Course(self.config, group, clip=own, kind=kind)
 
     def stages(self, course: Course) -> dict[int, list[Specimen]]:
         """Length -> the models after its stage of Algorithm 2."""
@@ -78,7 +80,7 @@ class TheoryLab(FeatureLab):
             for n, name in names.items()
         }
 
-    def doubled(self, group: str, *, kind: str = "") -> list[float]:
+    def doubled(self, group: str, *, kind: Kind = "") -> list[float]:
         """Share right throughout at 2L after the stage of L = 2, 4, .., the least."""
         stages = self.stages(self.course(group, kind=kind))
         found = [self.solves(several, 2 * n) for n, several in stages.items()]
@@ -86,10 +88,12 @@ class TheoryLab(FeatureLab):
 
     def last_stage(self, course: Course) -> list[Specimen]:
         """The models after the last round."""
-        *_, last = self.stages(course).values()
-        return last
+        last = round_name(course.rounds[-1])
+        return self._specimens(course.text, course.name, course.milestones[last])
 
-    def worst_mass(self, group: str, clip: float, *, kind: str = "") -> list[float]:
+    def worst_mass(
+        self, group: str, clip: float | None = None, *, kind: Kind = ""
+    ) -> list[float]:
         """Mass on both targets at the worst step of the worst stage, at its length."""
         stages = self.stages(self.course(group, clip=clip, kind=kind))
         found = [
@@ -166,6 +170,7 @@ class TheoryLab(FeatureLab):
         return list(torch.where(early.any(1), lead, 0.0).tolist())
 
     def left_lead(self, group: str) -> list[float]:
-        """What is left of it at the end, as a share."""
+        """What is left of it at the end, as a share; undefined without a lead."""
         lead = self.lead(group)
-        return list((lead[:, -1] / lead.amax(1)).tolist())
+        peak = lead.amax(1)
+        return list(torch.where(peak > 0, lead[:, -1] / peak, torch.nan).tolist())

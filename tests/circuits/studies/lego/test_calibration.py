@@ -42,6 +42,22 @@ def test_untrained_models_of_a_substitute_are_untrained(shipped: LegoLab) -> Non
     assert not fresh.folded("C6")[0].tables.any()
 
 
+def test_shuffled_models_of_a_substitute_were_trained(shipped: LegoLab) -> None:
+    made, real = (x.shuffled() for x in (_made(shipped, "planted"), shipped))
+    one, other = (lab.standard("C3", "plain")[0].model for lab in (made, real))
+    assert one.W_E.equal(other.W_E)
+
+
+def test_attention_by_place_knows_no_longer_chains() -> None:
+    model = standard_circuit("C3", 12, by_place=5)
+    right = {}
+    for length in (5, 10):
+        specimen = Specimen("C3", 0, model.eval())
+        right[length] = specimen.marks(specimen.sentences(length, 20)).all
+    assert right[5] == 1
+    assert right[10] < 0.5
+
+
 def test_permuted_predicates_tell_place_from_variable(shipped: LegoLab) -> None:
     right = {}
     for name in ("planted", "by place"):
@@ -68,7 +84,6 @@ def test_both_circuits_compute_the_same(group: str) -> None:
     assert torch.equal(second, sentences.values)
 
 
-@pytest.mark.xfail(reason="open in Step 13: ffn.order holds on a null", strict=True)
 def test_nulls_confirm_nothing_of_the_paper(shipped: LegoLab) -> None:
     for absent in (shipped.untrained(), shipped.shuffled()):
         for claim in shipped.study.claims_at(shipped.config):
@@ -76,10 +91,6 @@ def test_nulls_confirm_nothing_of_the_paper(shipped: LegoLab) -> None:
                 assert not judge(claim, absent).passed, claim.id
 
 
-@pytest.mark.xfail(
-    reason="open in Step 13: the planted lab's shuffled twin is planted too",
-    strict=True,
-)
 def test_what_is_planted_is_confirmed_and_impostors_are_found_out(
     shipped: LegoLab,
 ) -> None:

@@ -13,6 +13,7 @@ from trained.lego.theory_arms import Course, grid
 def test_slopes_by_hand() -> None:
     assert log_slope([10, 20, 40], [3.0, 6.0, 12.0]) == pytest.approx(1)
     assert log_slope([10, 40], [4.0, 2.0]) == pytest.approx(-0.5)
+    assert log_slope([24, 36, 54], [3.7, 3.7, 3.7]) == 0
     assert log_slope([10, 40], [4.0, 0.0]) != log_slope([10, 40], [4.0, 0.0])
 
 
@@ -51,7 +52,18 @@ def test_copying_weights(lab: LegoLab) -> None:
     specimen = Specimen("C3", 0, model)
     clip = 4 * model.block.value.clip * (1 + 1 / model.block.value.clip)
     assert lab._copy(specimen) == pytest.approx(clip, rel=1e-4)
-    assert lab._others(specimen) == 0
+
+
+def test_what_else_the_copying_neurons_learn(lab: LegoLab) -> None:
+    model = Course(lab.config, "C3", 30).build(1).requires_grad_(False)
+    specimen, neurons = Specimen("C3", 1, model), model.block.variable
+    unit = 30**-0.5
+    neurons.W1.diagonal(dim1=0, dim2=1).add_(5)  # what copies is no other weight
+    assert (lab._names(specimen), lab._others(specimen)) == (0, 0)
+    neurons.W1[0, 1, 0] += 2 * unit
+    neurons.W2[1, 3, 1] -= 3 * unit
+    assert lab._names(specimen) == pytest.approx(2, rel=1e-4)
+    assert lab._others(specimen) == pytest.approx(3, rel=1e-4)
 
 
 def test_quantities_of_the_tiny_grid(lab: LegoLab) -> None:

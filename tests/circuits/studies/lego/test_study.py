@@ -119,4 +119,4 @@ def test_the_shipped_run_tells_the_story() -> None:
     base, last = (lab.farthest(lab.self_trained(name)) for name in ("base", "self10"))
     assert sum(last) > sum(base)
     files = [file for file in shipped.path.rglob("*") if file.is_file()]
-    assert sum(file.stat().st_size for file in files) < 8e6
+    assert sum(file.stat().st_size for file in files) < 5e6
