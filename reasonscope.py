@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from circuits.confirm import Confirmation
+    from circuits.datasets.dataset import read_dataset
     from circuits.hooks import Signal, intervene, measure, record
     from circuits.inspection.ablation import ablate, knock_out
     from circuits.inspection.alignment import alignment
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from circuits.lab import Lab
     from circuits.models.language_model import LanguageModel
     from circuits.models.open import open
+    from circuits.scan.scan import scan
     from circuits.sites import Site
     from trained.errors import BadInput
     from trained.fit import fit
@@ -58,12 +60,15 @@ __all__ = [
     "open",
     "patch",
     "path_patch",
+    "read_dataset",
     "record",
+    "scan",
 ]
 
 __version__ = version("reasonscope")
 
 _HOMES = {
+    "circuits.datasets.dataset": ("read_dataset",),
     "circuits.hooks": ("Signal", "intervene", "measure", "record"),
     "circuits.inspection.ablation": ("ablate", "knock_out"),
     "circuits.inspection.alignment": ("alignment",),
@@ -73,6 +78,7 @@ _HOMES = {
     "circuits.inspection.patching": ("attribute", "patch", "path_patch"),
     "circuits.interventions.part": ("Part",),
     "circuits.models.open": ("open",),
+    "circuits.scan.scan": ("scan",),
     "circuits.sites": ("Site",),
     "trained.errors": ("BadInput",),
     "trained.fit": ("fit",),
@@ -139,7 +145,7 @@ def confirm(
     if model is None:
         request = Request(study, preset, changes, numbers or None, out=Path(out))
         run = prepare(request)
-        train_run(run, jobs=1)
+        train_run(run)
         return confirm_run(run, only=only)
     chosen = find(study)
     plan = chosen.language_preset(preset)

@@ -9,9 +9,10 @@ from typing import Any
 from trained.config import Preset, as_dict, changes
 from trained.errors import BadInput, unknown
 from trained.store import Run, is_shipped, write_json
-from trained.training import threads
+from trained.workers import Executor
 
 from .claims import Claim, Verdict, digest, judge
+from .judging import judge_all
 from .lab import Lab, LanguageLab
 from .results import stored
 from .study import Study, find
@@ -158,6 +159,7 @@ def confirm_run(
     only: str = "*",
     started: float | None = None,
     partial: bool = False,
+    executor: Executor | None = None,
 ) -> Confirmation:
     """Measure a trained run, judge its study's claims and store the verdicts.
 
@@ -167,22 +169,25 @@ def confirm_run(
         started: `time.perf_counter()` when the work began, if it began before this
             call; the time since then is reported.
         partial: judge a run of which arms are missing; it is not stored either.
+        executor: what judges headlines side by side; None: one after the other.
     """
-    done = confirm_lab(open_lab(run, partial=partial), only, started=started)
+    lab = open_lab(run, partial=partial)
+    done = confirm_lab(lab, only, started=started, executor=executor)
     if only == "*" and not partial and not is_shipped(run):
         write_json(run.path / "verdicts.json", done.as_dict())
     return done
 
 
 def confirm_lab(
-    lab: Lab, only: str = "*", *, started: float | None = None
+    lab: Lab,
+    only: str = "*",
+    *,
+    started: float | None = None,
+    executor: Executor | None = None,
 ) -> Confirmation:
     """Judge a study's claims on an opened run."""
     started = started or time.perf_counter()
-    claims = chosen(lab.study.claims_at(lab.config), only)
-    # Small matrices gain nothing from a second thread.
-    with threads(1):
-        verdicts = tuple(judge(claim, lab) for claim in claims)
+    verdicts = judge_all(lab, chosen(lab.study.claims_at(lab.config), only), executor)
     manifest = lab.run.manifest
     return Confirmation(
         study=lab.study.slug,

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from trained.cluster import Cluster
 from trained.config import Preset, from_dict, override
 from trained.errors import BadInput, unknown
 
@@ -157,7 +158,9 @@ class Request:
     device: str = "auto"
     out: Path = Path("runs")
     jobs: int | None = None
-    """Processes that train; None for one per core on a CPU."""
+    """Processes that train and judge; None for one per core on a CPU."""
+    cluster: Cluster | None = None
+    """What does it instead of processes."""
 
     def __post_init__(self) -> None:
         override(find(self.study).preset(self.preset).config, self.assignments)

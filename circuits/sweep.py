@@ -18,7 +18,7 @@ from trained.trainer import Observer
 from .claims import Verdict
 from .confirm import Confirmation, confirm_run
 from .study import Request
-from .training import prepare, train_run
+from .training import executor_for, prepare, train_run
 
 MOST_CELLS = 1_000
 
@@ -94,13 +94,14 @@ def sweep(
             yield Cell(setting, None, found)
             continue
         run = prepare(found)
+        executor = executor_for(found, run)
         try:
-            train_run(run, observer=observer, jobs=found.jobs)
+            train_run(run, observer=observer, executor=executor)
         except Incomplete as error:
             # The other places do not depend on it.
             yield Cell(setting, None, failed=str(error))
             continue
-        yield Cell(setting, confirm_run(run, only=only))
+        yield Cell(setting, confirm_run(run, only=only, executor=executor))
 
 
 def _request_at(

@@ -1,11 +1,11 @@
 """From a request to a trained run.
 
 `prepare` finds or starts the run of a request, `train_run` trains what is missing, arms
-side by side in processes; one that dies costs its arm only. A run's directory name
-holds a hash of what it depends on, so the same request comes back to the same run and a
-changed one, or changed code, does not. A worker is told where the run is and which arm
-to train; it finds the rest in the manifest. Small models gain more from a process per
-core than from threads.
+and seeds side by side in processes or on a cluster; one that dies costs its arm only. A
+run's directory name holds a hash of what it depends on, so the same request comes back
+to the same run and a changed one, or changed code, does not. A worker is told where the
+run is and which arm to train; it finds the rest in the manifest. Small models gain more
+from a process per core than from threads.
 """
 
 import hashlib
@@ -22,13 +22,21 @@ from typing import NamedTuple
 from trained.arm import Arm
 from trained.config import as_dict, override
 from trained.device import device_named
-from trained.errors import unknown
+from trained.errors import Lost, unknown
 from trained.files import sweep
 from trained.lock import owned
 from trained.store import Run
 from trained.trainer import Engine, Observer
-from trained.training import LITTER_AGE, Failures, require_whole, train, train_arm
-from trained.workers import in_processes
+from trained.training import (
+    LITTER_AGE,
+    Failures,
+    begin_arm,
+    require_whole,
+    train,
+    train_arm,
+    train_group,
+)
+from trained.workers import Executor, Processes, Result
 
 from .claims import digest
 from .study import Request, Study, find, judging_seeds
@@ -64,10 +72,10 @@ def train_run(
     run: Run,
     *,
     observer: Observer | None = None,
-    jobs: int | None = None,
+    executor: Executor | None = None,
     only: str = "*",
 ) -> None:
-    """Train the arms of a run that are not finished, in `jobs` processes.
+    """Train the arms of a run that are not finished.
 
     Those that are finished have to be as they were written. What fails costs its seed
     or arm only and is named at the end (see `train`).
@@ -75,16 +83,16 @@ def train_run(
     Args:
         run: where they are stored.
         observer: what is told of the course of training.
-        jobs: processes; None for one per core on a CPU.
+        executor: what trains arms and seeds side by side, such as `Processes(2)` or a
+            `Cluster`; None: one after the other, here.
         only: which arms, as a pattern of names.
     """
     arms = arms_left(run, only)
     for arm in _arms(run, only):
         if run.is_done(arm.name):
             require_whole(run, arm)
-    jobs = jobs or _default_jobs(run.manifest["device"])
-    if min(jobs, len(arms)) > 1:
-        train_in_processes(run, arms, jobs=jobs, observer=observer or Observer())
+    if executor is not None and arms:
+        train_with(executor, run, arms, observer=observer or Observer())
     else:
         engine = Engine(device=run.manifest["device"])
         train(run, arms, engine=engine, observer=observer)
@@ -105,47 +113,96 @@ def _arms(run: Run, only: str = "*") -> list[Arm]:
 
 
 class _Task(NamedTuple):
-    """All that a process has to know."""
+    """All that a process has to know: one group of an arm, or the arm from its plan."""
 
     path: Path
     arm: str
+    group: int | None = None
+    spent: float | None = None
+    """Seconds that its groups took; None: the arm has still to be begun."""
 
 
-def train_in_processes(
-    run: Run, arms: Sequence[Arm], *, jobs: int, observer: Observer
+def train_with(
+    executor: Executor, run: Run, arms: Sequence[Arm], *, observer: Observer
 ) -> None:
-    """Train the arms, `jobs` at a time; each is stored as it is done."""
-    by_name, failures = {arm.name: arm for arm in arms}, Failures()
+    """Train the arms, and the seeds of an arm that are not stacked, side by side.
 
-    def done(task: _Task, error: Exception | None) -> None:
-        arm = by_name[task.arm]
-        if error is None:
-            observer.on_finish(arm, run.record(arm.name)["seconds"])
-        else:
-            failures.add(arm.name, error)
-            observer.on_failure(arm, error)
-
+    Each arm is stored as soon as all of its seeds are trained.
+    """
     with owned(run.path):
         sweep(run.path, LITTER_AGE)
-        in_processes(
-            _train_arm,
-            [_Task(run.path, arm.name) for arm in arms],
-            jobs=min(jobs, len(arms)),
-            threads=max(1, (os.cpu_count() or 1) // jobs),
-            done=done,
-        )
-    failures.complain(run.path)
+        course = _Course(run, arms, observer)
+        executor(_train_part, course.tasks(), course.done)
+    course.failures.complain(run.path)
 
 
-def _train_arm(task: _Task) -> None:
+class _Course:
+    """What of a run's arms is trained, and what follows."""
+
+    def __init__(self, run: Run, arms: Sequence[Arm], observer: Observer) -> None:
+        self._run, self._observer = run, observer
+        self._arms = {arm.name: arm for arm in arms}
+        self._open: dict[str, int] = {}
+        self._spent = dict.fromkeys(self._arms, 0.0)
+        self.failures = Failures()
+
+    def tasks(self) -> list[_Task]:
+        """What can be done at once."""
+        path = self._run.path.resolve()
+        return [_Task(path, name) for name in self._arms]
+
+    def done(self, task: _Task, result: Result) -> list[_Task]:
+        """Take in what came of a task; the tasks that follow from it."""
+        arm = self._arms[task.arm]
+        # Whatever else goes wrong in a group, the arm meets again and reports.
+        if result.error and (task.group is None or isinstance(result.error, Lost)):
+            self.failures.add(arm.name, result.error)
+            self._observer.on_failure(arm, result.error)
+            return []
+        if task.group is not None:
+            return self._after_group(task, result.value or 0.0)
+        if result.value:
+            self._open[arm.name] = result.value
+            return [task._replace(group=index) for index in range(result.value)]
+        self._observer.on_finish(arm, self._run.record(arm.name)["seconds"])
+        return []
+
+    def _after_group(self, task: _Task, seconds: float) -> list[_Task]:
+        self._open[task.arm] -= 1
+        self._spent[task.arm] += seconds
+        if self._open[task.arm] or self.failures.has(task.arm):
+            return []
+        return [task._replace(group=None, spent=self._spent[task.arm])]
+
+
+def _train_part(task: _Task) -> float | int | None:
+    """Begin an arm, train a group of it, or put it together.
+
+    Returns:
+        How many groups are to be trained, the seconds of a group, None when all is
+        done.
+    """
     run = Run.open(task.path)
     (arm,) = (arm for arm in _arms(run) if arm.name == task.arm)
-    train_arm(run, arm, engine=Engine(run.manifest["device"]), observer=Observer())
+    engine = Engine(run.manifest["device"])
+    if task.group is not None:
+        return train_group(run, arm, task.group, engine=engine)
+    if task.spent is None and (count := begin_arm(run, arm, engine=engine)) > 1:
+        return count
+    train_arm(run, arm, engine=engine, observer=Observer(), spent=task.spent or 0.0)
+    return None
 
 
-def _default_jobs(device: str) -> int:
-    """One process per core on a CPU, one in all for an accelerator."""
-    return (os.cpu_count() or 1) if device == "cpu" else 1
+def executor_for(request: Request, run: Run) -> Executor | None:
+    """What does the work of a request: its cluster, or processes on this machine.
+
+    One process per core on a CPU; on an accelerator one in all, which is this one.
+    """
+    if request.cluster is not None:
+        return request.cluster
+    every = (os.cpu_count() or 1) if run.manifest["device"] == "cpu" else 1
+    jobs = request.jobs or every
+    return Processes(jobs) if jobs > 1 else None
 
 
 def environment() -> dict[str, str]:

@@ -8,7 +8,7 @@ The same verdicts as `reasonscope confirm recall`, as library calls to start fro
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
 from circuits.confirm import confirm_run, open_lab
 from circuits.report.terminal import console, print_confirmation
-from circuits.training import prepare, train_run
+from circuits.training import executor_for, prepare, train_run
 from probes.figures import save
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     """Train, measure, judge, draw; the exit code says whether all was confirmed."""
     request = script_request("recall")
     run = prepare(request)
-    train_run(run, jobs=request.jobs)
+    train_run(run, executor=executor_for(request, run))
     confirmation = confirm_run(run)
     print_confirmation(console(), confirmation)
     lab = open_lab(run)

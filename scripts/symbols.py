@@ -8,7 +8,7 @@ The same verdicts as `reasonscope confirm symbols`, as library calls to start fr
 from circuits.command.request import CONFIRMED, NOT_CONFIRMED, guarded, script_request
 from circuits.confirm import confirm_lab, open_lab
 from circuits.report.terminal import console, print_confirmation
-from circuits.training import prepare, train_run
+from circuits.training import executor_for, prepare, train_run
 from probes.figures import save
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     """Train, measure, judge, draw; the exit code says whether all was confirmed."""
     request = script_request("symbols")
     run = prepare(request)
-    train_run(run, jobs=request.jobs)
+    train_run(run, executor=executor_for(request, run))
     lab = open_lab(run)
     confirmation = confirm_lab(lab)
     print_confirmation(console(), confirmation)

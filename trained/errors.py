@@ -16,6 +16,10 @@ class Incomplete(RuntimeError):
     """
 
 
+class Lost(Incomplete):
+    """The process or the machine that did the work is gone."""
+
+
 class Busy(Incomplete):
     """Another process is at the same work."""
 

@@ -67,6 +67,11 @@ def _train_group(trainer: Trainer) -> Trained:
     )
 
 
+def group_folder(folder: Path, index: int) -> Path:
+    """Where a group of an arm is trained."""
+    return folder / f"group-{index}"
+
+
 def train_groups(
     arm: Arm, plan: Plan, engine: Engine, folder: Path, observer: Observer
 ) -> tuple[list[Trained], dict[int, Exception]]:
@@ -78,7 +83,7 @@ def train_groups(
     failed: dict[int, Exception] = {}
     with threads(plan["threads"]):
         for index, group in enumerate(plan["groups"]):
-            place = folder / f"group-{index}"
+            place = group_folder(folder, index)
             try:
                 done = _train_group(Trainer(arm, tuple(group), engine, place, observer))
             except BadInput:

@@ -18,13 +18,13 @@ from .ensemble import rows, stack
 from .errors import BadInput, Incomplete, in_a_line
 from .files import sweep
 from .fingerprint import fingerprint
-from .groups import Plan, put_together, sound, train_groups
+from .groups import Plan, group_folder, put_together, sound, train_groups
 from .groups import threads as threads
 from .lock import owned
 from .restoring import restore as restore
 from .schema import check_plan
 from .store import Run, read_json, write_json
-from .trainer import Engine, Observer, stacked_models
+from .trainer import Engine, Observer, Trainer, stacked_models
 
 DISPATCH_BOUND = 6e6
 """Floating-point operations of one seed's forward pass on a CPU below which a step
@@ -83,6 +83,10 @@ class Failures:
         """Remember that an arm failed."""
         self._errors[arm] = error
 
+    def has(self, arm: str) -> bool:
+        """Whether it failed."""
+        return arm in self._errors
+
     def complain(self, path: Path) -> None:
         """Raise what was remembered: what the user can mend as it is."""
         for error in self._errors.values():
@@ -96,15 +100,50 @@ class Failures:
             ) from next(iter(self._errors.values()))
 
 
-def train_arm(run: Run, arm: Arm, *, engine: Engine, observer: Observer) -> None:
+def begin_arm(run: Run, arm: Arm, *, engine: Engine) -> int:
+    """Settle how an arm's seeds are grouped; how many groups there are to train."""
+    folder = run.folder(arm.name)
+    with owned(folder, wait=ORPHAN_SECONDS):
+        sweep(folder)
+        return len(_plan(run, arm, engine)["groups"])
+
+
+def train_group(run: Run, arm: Arm, index: int, *, engine: Engine) -> float:
+    """Train one group of an arm that was begun, for `train_arm` to put together.
+
+    Groups may be trained at the same time, in different processes.
+
+    Returns:
+        The seconds it took.
+    """
+    started = time.perf_counter()
+    file = run.folder(arm.name) / "plan.json"
+    plan, place = read_json(file), group_folder(file.parent, index)
+    check_plan(file, plan, arm.seeds(run.seeds))
+    group = tuple(plan["groups"][index])
+    with owned(place, wait=ORPHAN_SECONDS), threads(plan["threads"]):
+        Trainer(arm, group, engine, place, Observer()).train()
+    return time.perf_counter() - started
+
+
+def train_arm(
+    run: Run, arm: Arm, *, engine: Engine, observer: Observer, spent: float = 0.0
+) -> None:
     """Train one arm, or what is left of it, and store it.
 
     Whoever calls this owns the run (see `owned`) or was started by its owner.
 
+    Args:
+        run: where it is stored.
+        arm: what is trained.
+        engine: how.
+        observer: what is told of it.
+        spent: seconds that groups of it have already taken elsewhere.
+
     Raises:
         Incomplete: some of its seeds could not be trained; the others are stored.
     """
-    started = time.perf_counter()
+    started = time.perf_counter() - spent
     seeds, folder = arm.seeds(run.seeds), run.folder(arm.name)
     observer.on_arm(arm, seeds)
     # The worker of an owner that was killed may need a moment to end.

@@ -14,35 +14,72 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from .errors import Incomplete, in_a_line
+from .errors import Incomplete, Lost, in_a_line
 
 Task = TypeVar("Task")
 
-Done = Callable[[Any, Exception | None], None]
-"""(task, what went wrong or None): is told of every task as it ends."""
+
+class Result(NamedTuple):
+    """What a task gave, or what went wrong with it."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Does tasks somewhere: in processes here, or on a cluster."""
+
+    def __call__(
+        self,
+        work: Callable[[Task], object],
+        tasks: Sequence[Task],
+        done: Callable[[Task, Result], Iterable[Task]],
+    ) -> None:
+        """Do every task, and what follows from it.
+
+        Args:
+            work: a function of a module, which a new process imports.
+            tasks: what it is called with.
+            done: called here for every task that ended; gives the tasks that follow.
+        """
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The `Executor` of this machine: so many processes, of so many threads each."""
+
+    jobs: int
+    threads: int = 1
+
+    def __call__(
+        self,
+        work: Callable[[Task], object],
+        tasks: Sequence[Task],
+        done: Callable[[Task, Result], Iterable[Task]],
+    ) -> None:
+        """Do every task in one of the processes."""
+        in_processes(work, tasks, done, jobs=self.jobs, threads=self.threads)
 
 
 def in_processes(
     work: Callable[[Task], object],
     tasks: Sequence[Task],
+    done: Callable[[Task, Result], Iterable[Task]],
     *,
     jobs: int,
     threads: int,
-    done: Done,
 ) -> None:
-    """Do every task in one of `jobs` processes.
+    """Do every task in one of `jobs` processes of `threads` threads; see `Executor`.
 
-    Args:
-        work: a function of a module, which a new process imports.
-        tasks: what it is called with, in this order.
-        jobs: processes at a time.
-        threads: CPU threads of each.
-        done: called here for every task that ended.
+    What follows from a task goes before what has waited longer: an arm is finished
+    before the next is begun.
     """
     waiting = deque(tasks)
     idle: list[_Worker[Task]] = []
@@ -56,10 +93,11 @@ def in_processes(
                 busy[worker.connection] = worker
             for connection in wait(list(busy)):
                 worker = busy.pop(connection)
-                error = worker.outcome()
+                outcome = worker.outcome()
                 if worker.process.is_alive():
                     idle.append(worker)
-                done(worker.task, error)
+                following = list(done(worker.task, outcome))
+                waiting.extendleft(reversed(following))
     finally:
         for worker in (*idle, *busy.values()):
             worker.end()
@@ -85,13 +123,14 @@ class _Worker(Generic[Task]):
         with suppress(OSError):
             self.connection.send(task)
 
-    def outcome(self) -> Exception | None:
+    def outcome(self) -> Result:
         try:
-            error: Exception | None = self.connection.recv()
+            found: Result = self.connection.recv()
         except (EOFError, OSError):
             self.process.join()
-            return Incomplete(f"its process ended {_how(self.process.exitcode)}")
-        return error
+            ended = _how(self.process.exitcode)
+            return Result(error=Lost(f"its process ended {ended}"))
+        return found
 
     def end(self) -> None:
         self.process.kill()
@@ -109,21 +148,20 @@ def _serve(
     torch.set_num_threads(threads)
     with suppress(EOFError):
         while True:
-            connection.send(_tried(work, connection.recv()))
+            connection.send(tried(work, connection.recv()))
 
 
-def _tried(work: Callable[[Any], object], task: Any) -> Exception | None:
-    """What went wrong, in a form that can be sent."""
+def tried(work: Callable[[Any], object], task: Any) -> Result:
+    """What came of a task, in a form that can be sent."""
     try:
-        work(task)
+        return Result(work(task))
     except Exception as error:
         error.add_note(traceback.format_exc())
         try:
             pickle.loads(pickle.dumps(error))
         except Exception:
-            return Incomplete(in_a_line(error))
-        return error
-    return None
+            return Result(error=Incomplete(in_a_line(error)))
+        return Result(error=error)
 
 
 def _end_with_parent() -> None:

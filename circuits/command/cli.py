@@ -139,10 +139,10 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
 
 def _train(options: argparse.Namespace) -> int:
     request = request_from(options.study, options)
-    from circuits.training import prepare
+    from circuits.training import executor_for, prepare
 
     run = prepare(request)
-    train_with_progress(run, options.jobs, options.arms)
+    train_with_progress(run, executor_for(request, run), options.arms)
     print(run.path)
     return CONFIRMED
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from circuits.confirm import Confirmation
     from trained.store import Run
+    from trained.workers import Executor
 
 
 def add_confirm_options(parser: argparse.ArgumentParser) -> None:
@@ -138,19 +139,20 @@ class _Show:
 def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -> int:
     requests = [request_from(study, options) for study in studies]
     from circuits.confirm import confirm_run
-    from circuits.training import prepare
+    from circuits.training import executor_for, prepare
 
     runs = [prepare(request) for request in requests]
     unfinished: dict[Path, Incomplete] = {}
-    for run in runs:
-        started = time.perf_counter()
+    for request, run in zip(requests, runs, strict=True):
+        started, executor = time.perf_counter(), executor_for(request, run)
         try:
-            train_with_progress(run, options.jobs)
+            train_with_progress(run, executor)
         except Incomplete as error:
             # The other studies do not depend on it.
             unfinished[run.path] = error
             continue
-        show.add(confirm_run(run, only=options.only, started=started))
+        done = confirm_run(run, only=options.only, started=started, executor=executor)
+        show.add(done)
         if options.figures:
             draw_all(run, run.path / "figures")
     code = show.close()
@@ -192,7 +194,9 @@ def _on_language_model(
     return show.close()
 
 
-def train_with_progress(run: "Run", jobs: int | None, only: str = "*") -> None:
+def train_with_progress(
+    run: "Run", executor: "Executor | None", only: str = "*"
+) -> None:
     """Train what is missing of a run, and say how far it is."""
     from rich.console import Console
 
@@ -202,4 +206,4 @@ def train_with_progress(run: "Run", jobs: int | None, only: str = "*") -> None:
 
     left = len(arms_left(run, only))
     with TrainingProgress(Console(stderr=True), find(run.study).slug, left) as observer:
-        train_run(run, observer=observer, jobs=jobs, only=only)
+        train_run(run, observer=observer, executor=executor, only=only)

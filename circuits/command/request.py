@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from circuits.study import Request, judging_seeds
-from trained.errors import BadInput, Incomplete, in_a_line
+from trained.cluster import Cluster
+from trained.errors import BadInput, Incomplete, in_a_line, unknown
 
 from .output import patient_stdout
 
@@ -45,8 +46,44 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         help="change a field of the study's config; repeatable",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda.. or mps")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes that train")
+    add_executor_options(parser)
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
+
+
+EXECUTORS = ("local", "ray")
+
+
+def add_executor_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say where the work is done."""
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="processes; default: one per core"
+    )
+    parser.add_argument(
+        "--executor",
+        default="local",
+        metavar="|".join(EXECUTORS),
+        help="processes here (default), or a Ray cluster",
+    )
+    parser.add_argument(
+        "--address", metavar="HOST:PORT", help="of that cluster; none: one started here"
+    )
+    parser.add_argument(
+        "--cpus", type=float, default=1.0, metavar="N", help="cores of a Ray task"
+    )
+    parser.add_argument(
+        "--gpus", type=float, default=0.0, metavar="N", help="GPUs of a Ray task"
+    )
+
+
+def cluster_from(options: argparse.Namespace) -> Cluster | None:
+    """The cluster that parsed options ask for."""
+    if options.executor not in EXECUTORS:
+        raise unknown("executor", options.executor, EXECUTORS)
+    if options.executor == "ray":
+        return Cluster(options.address, options.cpus, options.gpus)
+    if options.address is not None:
+        raise BadInput("--address goes with --executor ray")
+    return None
 
 
 def request_from(study: str, options: argparse.Namespace) -> Request:
@@ -59,6 +96,7 @@ def request_from(study: str, options: argparse.Namespace) -> Request:
         device=options.device,
         out=options.out,
         jobs=options.jobs,
+        cluster=cluster_from(options),
     )
 
 

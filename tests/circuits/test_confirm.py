@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,16 @@ from circuits.study import Request
 from circuits.training import prepare, train_run
 from tests import toy
 from trained import store
-from trained.errors import BadInput
+from trained.errors import BadInput, Incomplete
 from trained.store import Run, write_json
+from trained.workers import Processes, tried
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     request = Request("tests.toy:STUDY", device="cpu", out=tmp_path / "runs")
     started = prepare(request)
-    train_run(started, jobs=1)
+    train_run(started)
     return started
 
 
@@ -48,11 +50,33 @@ def test_the_verdicts_are_stored_as_the_documented_object(run: Run) -> None:
     assert len(stored["verdicts"][0]["values"]) == 3
 
 
+@pytest.mark.slow
+def test_processes_judge_as_this_one_does(run: Run) -> None:
+    here, there = confirm_run(run), confirm_run(run, executor=Processes(2))
+    for one, other in zip(here.verdicts, there.verdicts, strict=True):
+        ours, theirs = one.as_dict(), other.as_dict()
+        assert ours.pop("seconds") >= 0 <= theirs.pop("seconds")
+        assert ours == theirs
+
+
+def test_claims_that_could_not_be_judged_are_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("circuits.judging.find", lambda _name: None)
+
+    def here(work: Any, tasks: Any, done: Any) -> None:
+        for task in tasks:
+            done(task, tried(work, task))
+
+    with pytest.raises(Incomplete, match=r"not judged: toy.size.*'lab'"):
+        confirm_run(run, executor=here)
+
+
 def test_an_unfinished_run_is_judged_where_its_arms_are_if_asked(
     tmp_path: Path,
 ) -> None:
     run = prepare(Request("tests.toy:STUDY", device="cpu", out=tmp_path / "runs"))
-    train_run(run, jobs=1, only="twin")
+    train_run(run, only="twin")
     done = confirm_run(run, partial=True)
     words = {v.claim.id: v.word for v in done.verdicts}
     assert words["toy.size"] == "not tested"
@@ -69,7 +93,7 @@ def test_a_verdict_says_how_to_repeat_it(tmp_path: Path) -> None:
         "tests.toy:STUDY", assignments=("width=5",), seeds=(4,), out=tmp_path
     )
     run = prepare(asked)
-    train_run(run, jobs=1)
+    train_run(run)
     assert confirm_run(run).command == (
         "reasonscope confirm tests.toy:STUDY --preset quick --seeds 4, --set width=5"
     )

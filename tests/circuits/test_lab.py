@@ -17,7 +17,7 @@ from tests import toy
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     out: Path = tmp_path_factory.mktemp("runs")
     run = prepare(Request("tests.toy:STUDY", seeds=(0, 4), out=out, device="cpu"))
-    train_run(run, jobs=1)
+    train_run(run)
     return open_lab(run)
 
 

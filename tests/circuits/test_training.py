@@ -11,8 +11,8 @@ from circuits.training import (
     arms_left,
     prepare,
     source_hash,
-    train_in_processes,
     train_run,
+    train_with,
 )
 from tests import toy
 from trained.arm import Arm
@@ -20,6 +20,7 @@ from trained.errors import BadInput
 from trained.store import Run
 from trained.trainer import Engine, Observer
 from trained.training import train
+from trained.workers import Processes
 
 NAMES = ("net", "twin")
 
@@ -107,8 +108,8 @@ class Finished(Observer):
 def test_only_what_is_missing_is_trained(request_for: Request) -> None:
     run, first, second = prepare(request_for), Finished(), Finished()
     assert [arm.name for arm in arms_left(run)] == list(NAMES)
-    train_run(run, observer=first, jobs=1)
-    train_run(run, observer=second, jobs=1)
+    train_run(run, observer=first)
+    train_run(run, observer=second)
     assert first.names == list(NAMES)
     assert second.names == []
     assert arms_left(run) == []
@@ -123,7 +124,7 @@ def started(out: Path) -> tuple[Run, list[Arm]]:
 def test_processes_give_the_bits_of_this_one(tmp_path: Path) -> None:
     run, arms = started(tmp_path / "processes")
     observer = Finished()
-    train_in_processes(run, arms, jobs=2, observer=observer)
+    train_with(Processes(2), run, arms, observer=observer)
     assert sorted(observer.names) == sorted(NAMES)
     alone, arms = started(tmp_path / "alone")
     train(alone, arms, engine=Engine())
@@ -143,7 +144,7 @@ def test_what_a_process_refuses_is_refused_here_when_the_others_are_done(
     plan.parent.mkdir(parents=True)
     plan.write_bytes(b"half a fi")
     with pytest.raises(BadInput, match=r"cannot read .*plan\.json"):
-        train_in_processes(run, arms, jobs=2, observer=Observer())
+        train_with(Processes(2), run, arms, observer=Observer())
     assert not run.is_done(NAMES[0])
     assert run.is_done(NAMES[1])
 
@@ -152,7 +153,7 @@ def test_a_finished_arm_that_was_changed_is_not_built_upon(
     request_for: Request,
 ) -> None:
     run = prepare(request_for)
-    train_run(run, jobs=1, only="net")
+    train_run(run, only="net")
     (run.path / "net" / "metrics.safetensors").write_bytes(b"")
     with pytest.raises(BadInput, match=r"metrics\.safetensors was changed"):
-        train_run(run, jobs=1)
+        train_run(run)

@@ -37,7 +37,7 @@ def prepared(out: Path) -> Run:
 def trained(out: Path) -> Run:
     """The run, left in peace."""
     run = prepared(out)
-    train_run(run, jobs=1)
+    train_run(run)
     return run
 
 
@@ -74,7 +74,7 @@ def _after_training(
     if found.code not in (expected, 0):
         complaints.append(f"exit code {found.code}, not {expected}: {found.said}")
     kept = hashes(run)
-    train_run(run, jobs=1)
+    train_run(run)
     again = hashes(run)
     if any(again[arm] != files for arm, files in kept.items()):
         complaints.append("a finished arm was trained again to other bits")

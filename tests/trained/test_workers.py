@@ -1,11 +1,12 @@
 """Processes that do tasks: one that dies or fails costs one task."""
 
+import operator
 import signal
 
 import pytest
 
 from trained.errors import Incomplete
-from trained.workers import _tried, in_processes
+from trained.workers import Result, in_processes, tried
 
 HARMLESS, NO_SIGNAL = int(signal.SIGCHLD), 9999
 
@@ -14,15 +15,17 @@ HARMLESS, NO_SIGNAL = int(signal.SIGCHLD), 9999
 def test_a_process_that_is_killed_costs_its_task_only() -> None:
     ended: list[tuple[int, str]] = []
 
-    def done(task: int, error: Exception | None) -> None:
+    def done(task: int, outcome: Result) -> tuple[int, ...]:
+        error = outcome.error
         ended.append((task, "" if error is None else f"{type(error).__name__} {error}"))
+        return ()
 
     tasks = [HARMLESS, int(signal.SIGKILL), NO_SIGNAL, HARMLESS]
-    in_processes(signal.raise_signal, tasks, jobs=1, threads=1, done=done)
+    in_processes(signal.raise_signal, tasks, done, jobs=1, threads=1)
     assert [task for task, _ in ended] == tasks
     assert [said.split()[:1] for _, said in ended] == [
         [],
-        ["Incomplete"],
+        ["Lost"],
         ["OSError"],
         [],
     ]
@@ -33,11 +36,11 @@ def test_a_process_that_is_killed_costs_its_task_only() -> None:
 def test_what_goes_wrong_here_ends_the_processes() -> None:
     import multiprocessing
 
-    def done(_task: object, _error: Exception | None) -> None:
+    def done(_task: int, _outcome: Result) -> tuple[int, ...]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        in_processes(signal.raise_signal, [HARMLESS] * 4, jobs=2, threads=1, done=done)
+        in_processes(signal.raise_signal, [HARMLESS] * 4, done, jobs=2, threads=1)
     assert multiprocessing.active_children() == []
 
 
@@ -50,13 +53,25 @@ def test_an_error_that_cannot_be_sent_is_sent_in_words() -> None:
     def fail(_task: int) -> None:
         raise Unportable(1, 2)
 
-    error = _tried(fail, 0)
+    error = tried(fail, 0).error
     assert isinstance(error, Incomplete)
     assert str(error) == "Unportable: 1 and 2"
 
 
 def test_an_error_brings_its_traceback() -> None:
-    error = _tried(lambda task: 1 / task, 0)
+    error = tried(lambda task: 1 / task, 0).error
     assert isinstance(error, ZeroDivisionError)
-    assert "in _tried" in error.__notes__[0]
-    assert _tried(lambda task: 1 / task, 1) is None
+    assert "in tried" in error.__notes__[0]
+    assert tried(lambda task: 1 / task, 1) == Result(1.0)
+
+
+def test_what_follows_from_a_task_is_done_next() -> None:
+    done_tasks: list[int] = []
+
+    def done(task: int, outcome: Result) -> list[int]:
+        done_tasks.append(task)
+        assert outcome.value == -task
+        return [task * 10, task * 10 + 1] if task < 10 else []
+
+    in_processes(operator.neg, [1, 2], done, jobs=1, threads=1)
+    assert done_tasks == [1, 10, 11, 2, 20, 21]

@@ -19,7 +19,7 @@ TOY = "tests.toy:STUDY"
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     started = prepare(Request(TOY, device="cpu", out=tmp_path / "runs"))
-    train_run(started, jobs=1)
+    train_run(started)
     return started
 
 

@@ -25,7 +25,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     out: Path = tmp_path_factory.mktemp("runs")
     request = Request("tests.toy:STUDY", assignments=STEPS, out=out, device="cpu")
     run = prepare(request)
-    train_run(run, jobs=1)
+    train_run(run)
     return open_lab(run)
 
 

@@ -33,7 +33,7 @@ from trained.training import train
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     started = prepare(Request("tests.toy:STUDY", device="cpu", out=tmp_path / "runs"))
-    train_run(started, jobs=1)
+    train_run(started)
     return started
 
 

@@ -47,7 +47,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> BridgeLab:
     out = tmp_path_factory.mktemp("bridge")
     request = Request("bridge", "quick", TINY, seeds=(0, 1), device="cpu", out=out)
     run = prepare(request)
-    train_run(run, jobs=1)
+    train_run(run)
     return open_lab(run)
 
 

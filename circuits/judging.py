@@ -1,0 +1,89 @@
+"""Judge many claims: here one after the other, or side by side, headline by headline.
+
+The claims of a headline share what they measure, so that they go to one process; what
+comes back are values, and the verdict follows from them here as anywhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trained.errors import Incomplete, in_a_line
+from trained.groups import threads
+from trained.store import Run
+from trained.workers import Executor, Result
+
+from .claims import Claim, Verdict, judge
+from .conditions import Outcome
+from .lab import Lab
+from .study import find
+
+
+def judge_all(
+    lab: Lab, claims: Sequence[Claim], executor: Executor | None = None
+) -> tuple[Verdict, ...]:
+    """The verdict on every claim, in their order.
+
+    Args:
+        lab: an opened run.
+        claims: of its study, at its configuration.
+        executor: what does it side by side; None: one after the other, here.
+    """
+    if executor is None:
+        # Small matrices gain nothing from a second thread.
+        with threads(1):
+            return tuple(judge(claim, lab) for claim in claims)
+    groups: dict[str, list[str]] = {}
+    for claim in claims:
+        groups.setdefault(claim.headline, []).append(claim.id)
+    path, known, failed = lab.run.path.resolve(), dict[str, Verdict](), list[str]()
+    by_id = {claim.id: claim for claim in claims}
+
+    def done(task: _Task, result: Result) -> tuple[()]:
+        if result.error is not None:
+            failed.append(f"{', '.join(task.claims)}: {in_a_line(result.error)}")
+        for name, bare in (result.value or {}).items():
+            known[name] = _dressed(by_id[name], bare)
+        return ()
+
+    executor(_judge_some, [_Task(path, tuple(ids)) for ids in groups.values()], done)
+    if failed:
+        raise Incomplete(f"not judged: {'; '.join(failed)}; repeat to try again")
+    return tuple(known[claim.id] for claim in claims)
+
+
+class _Task(NamedTuple):
+    path: Path
+    claims: tuple[str, ...]
+
+
+def _judge_some(task: _Task) -> dict[str, dict[str, Any]]:
+    """Claim id -> the fields of its verdict, without the functions that measured."""
+    run = Run.open(task.path)
+    lab: Lab = find(run.study).lab(run)
+    claims = (c for c in lab.study.claims_at(lab.config) if c.id in task.claims)
+    with threads(1):
+        return {claim.id: _bare(judge(claim, lab)) for claim in claims}
+
+
+_MEASURED = ("conditions", "preconditions", "controls")
+
+
+def _bare(verdict: Verdict) -> dict[str, Any]:
+    values = {
+        name: [outcome.raw for outcome in getattr(verdict, name)] for name in _MEASURED
+    }
+    rest = ("nulls", "shown", "missing", "seconds")
+    return {**values, **{name: getattr(verdict, name) for name in rest}}
+
+
+def _dressed(claim: Claim, bare: dict[str, Any]) -> Verdict:
+    outcomes = {
+        name: tuple(
+            Outcome(condition, values)
+            for condition, values in zip(getattr(claim, name), bare[name], strict=False)
+        )
+        for name in _MEASURED
+    }
+    return replace(Verdict(claim), **{**bare, **outcomes})
