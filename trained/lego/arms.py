@@ -55,9 +55,9 @@ def jump_length(config: Config) -> int | None:
 
 
 def arms(config: Config) -> tuple[Arm, ...]:
-    """What the study trains: cheap arms first and ours last.
+    """What the study trains: the paper's experiment, its theory, and ours last.
 
-    So a part of a run decides as many of the paper's claims as it can.
+    So a part of a run decides what the paper would miss most.
     """
     groups = sorted(config.groups, key=lambda g: -action(g).n_actions)
     found = [self_arm(config, g) for g in groups if g == config.self_group]
@@ -65,7 +65,7 @@ def arms(config: Config) -> tuple[Arm, ...]:
     theory = theory_arms(config)
     main = {Course(config, text).name for text in config.theory.groups}
     twins = [shuffled(a, shuffle) for a in theory if config.twins and a.name in main]
-    return (*theory, *twins, *standard_arms(config), *found)
+    return (*standard_arms(config), *theory, *twins, *found)
 
 
 def group_arm(config: Config, group: str) -> Arm:

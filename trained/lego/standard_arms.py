@@ -216,19 +216,19 @@ class Recipe:
 def standard_arms(config: Config) -> list[Arm]:
     """Every variant for every action, and what was trained on shuffled values.
 
-    The longest, which most claims wait for, comes last.
+    The models themselves come before their nulls.
     """
     own = config.standard
     recipes = [
         Recipe(config, group, variant)
-        for group in own.groups
         for variant in own.variants
+        for group in own.groups
         if has_variant(config, group, variant)
     ]
     found = [recipe.arm for recipe in recipes]
     if own.null_seeds or config.twins:
         found += [recipe.null for recipe in recipes if recipe.variant == "plain"]
-    return sorted(found, key=lambda arm: arm.steps)
+    return found
 
 
 def has_variant(config: Config, group: str, variant: Variant) -> bool:

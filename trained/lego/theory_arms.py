@@ -55,6 +55,9 @@ ATTENTION = ("blocks.0.attn.*",)
 FEATURES = ("blocks.0.value.W2", "blocks.0.value.W5")
 """Slots 1, 3 and 4 of W_5 stay at their initial values (Assumption B.1)."""
 
+PROOF = 6.02 * 1.005
+"""Lemma F.16 (b): a stage ends at a loss of d^-(C_B - this)."""
+
 Kind = Literal["", "halved", "blind"]
 """Algorithm 2 alone, with half the cap on a step of Q, or with an annotator whose Q is
 zero in its only round."""
@@ -140,9 +143,13 @@ class Course:
 
     @property
     def rule(self) -> float:
-        """The loss at which a stage ends: near the least that the clip allows."""
-        theory = self.theory
-        return theory.attention.rule * loss_floor(self.words.size, theory.clip)
+        """The loss at which a stage ends, d^-E1.
+
+        Near the least that the main clip allows, or that of Lemma F.16 if lower.
+        """
+        d, own = self.words.size, self.config.theory
+        proof = d ** (PROOF - self.theory.clip)
+        return own.attention.rule * min(loss_floor(d, own.clip), proof)
 
     @property
     def milestones(self) -> dict[str, int]:
@@ -280,7 +287,9 @@ class Course:
     @property
     def _value(self) -> Stage:
         own = self.config.theory.features
-        rate = own.value_rate * self.action.n_actions * self.action.n_values
+        # A higher clip is reached at a lower loss, whose gradient is smaller.
+        higher = self.words.size ** (self.theory.clip - self.config.theory.clip)
+        rate = own.value_rate * self.action.n_actions * self.action.n_values * higher
         return Stage(
             name="value",
             steps=own.value_steps if self.is_main else own.grid_steps,

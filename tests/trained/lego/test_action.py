@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trained.errors import BadInput
-from trained.lego.action import action, spelled
+from trained.lego.action import LARGEST_FILE, action, spelled
 
 NAMES = {
     "C6": (6, 6, True),
@@ -94,6 +94,15 @@ def test_a_file_becomes_a_table(tmp_path: Path) -> None:
         spelled(f"file:{file}")
     with pytest.raises(BadInput, match="not a JSON list"):
         spelled("file:missing.json")
+
+
+def test_devices_and_large_files_are_refused_unread(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not a regular file"):
+        spelled("file:/dev/zero")
+    file = tmp_path / "large.json"
+    file.write_text(" " * LARGEST_FILE + "0")
+    with pytest.raises(BadInput, match="at most 1000000 bytes"):
+        spelled(f"file:{file}")
 
 
 def test_slugs_are_fit_for_file_names() -> None:

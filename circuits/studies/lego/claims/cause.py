@@ -9,12 +9,14 @@ from trained.lego.action import action
 from trained.lego.config import Config
 
 from .common import (
+    SEPARATED,
     Measured,
     absent,
     converged,
     joint_pair,
     theory_pair,
     through,
+    unseparated,
     untested,
 )
 
@@ -83,9 +85,9 @@ def _match(config: Config) -> Claim:
         preconditions=(
             through(simple, other),
             Each(
-                "least |log2| of the quotient of both L_x",
-                ">= 0.25",
-                lambda lab: lab.apart(*lab.paired(simple, other)),
+                "seeds whose L_x differ by a quarter of an octave",
+                ">= 2",
+                lambda lab: [len(lab.apart(simple, other)[0])],
             ),
         ),
         conditions=(Mean("share of the way", ">= 0.5", _moved(simple, other)),),
@@ -97,13 +99,15 @@ def _match(config: Config) -> Claim:
             ),
         ),
         weight=2,
-        not_tested=untested(config),
+        not_tested=unseparated(config),
+        revised="Step 14: of seeds whose L_x differ, two at least; that every seed's do"
+        f" had been asked. {SEPARATED}",
     )
 
 
 def _moved(simple: str, other: str, **how: bool) -> Measured:
     def measure(lab: Any) -> list[float]:
-        return lab.moved(*lab.paired(simple, other), **how)
+        return lab.moved(*lab.apart(simple, other), **how)
 
     return measure
 

@@ -95,6 +95,22 @@ def untested(config: Config, *needs: str) -> str:
     return ""
 
 
+def unseparated(config: Config) -> str:
+    """Why the experiment's two actions cannot be compared here, if so."""
+    small = config.standard.n_variables <= FAR
+    return untested(config) or (
+        "loss .03 and |X| < 160 show no limit of either action; --preset paper decides"
+        if small
+        else ""
+    )
+
+
+SEPARATED = (
+    "Step 14: not tested below |X| = 160, where nothing separates the actions (the"
+    " rubric's section 7); at |X| = 48 a smaller action had been judged in place of S5"
+)
+
+
 def through(*groups: str) -> Condition:
     """The gate: not judged if half of the seeds miss it."""
 

@@ -16,6 +16,7 @@ from .common import (
     LONG,
     POPULATION,
     PREDICATE,
+    SEPARATED,
     Measured,
     absent,
     constants,
@@ -29,7 +30,7 @@ from .common import (
     survives,
     theory_pair,
     through,
-    too_few,
+    unseparated,
     untested,
 )
 from .dilution import dilution
@@ -71,10 +72,8 @@ def _grid(config: Config, simple: str) -> Iterator[Claim]:
         weight=4,
         not_tested=reason,
     )
-    diagonal, largest = (
-        of("slope", simple, "diagonal"),
-        max(config.theory.grid, default=0),
-    )
+    diagonal, delta = of("slope", simple, "diagonal"), of("line", simple, "delta")
+    largest = max(config.theory.grid, default=0)
     yield Claim(
         "lego.conc.logd",
         f"T, {simple}: both mean diagonals of Q rise with log d, Delta at L = 2 falls"
@@ -82,10 +81,13 @@ def _grid(config: Config, simple: str) -> Iterator[Claim]:
         f" {largest}).",
         "Section 6.2.1 Stage 2.3, Lemma D.45",
         "signal",
-        preconditions=(survives("> 0", diagonal, lambda lab: diagonal(lab.halved())),),
+        preconditions=(
+            survives("> 0", diagonal, lambda lab: diagonal(lab.halved())),
+            survives("< 0", delta, lambda lab: delta(lab.halved())),
+        ),
         conditions=(
             Mean("slope of the smaller diagonal", "> 0", diagonal),
-            Mean("slope of Delta", "< 0", of("line", simple, "delta")),
+            Mean("slope of Delta", "< 0", delta),
             Mean(
                 "off-diagonal / diagonal", "<= 0.1", of("by_d", simple, largest, "rest")
             ),
@@ -97,6 +99,9 @@ def _grid(config: Config, simple: str) -> Iterator[Claim]:
         ),
         weight=3,
         not_tested=reason,
+        revised="Step 14: Delta of mean attention, as p and a are means; the mean of"
+        " single sentences' |p - a| had grown with the noise of Q's entries. Delta too"
+        " must be on the same side with half the cap",
     )
 
 
@@ -221,8 +226,8 @@ def _position(config: Config) -> Iterator[Claim]:
                 ),
             ),
             weight=weight,
-            not_tested=untested(config) or too_few(config.standard.n_variables, LONG),
-            revised=NO_SIGN,
+            not_tested=unseparated(config),
+            revised=f"{NO_SIGN}. {SEPARATED}",
         )
 
 
@@ -292,8 +297,8 @@ def _contrast(config: Config) -> Iterator[Claim]:
             ),
         ),
         weight=2,
-        not_tested=untested(config),
-        revised=NO_SIGN,
+        not_tested=unseparated(config),
+        revised=f"{NO_SIGN}. {SEPARATED}",
     )
 
 

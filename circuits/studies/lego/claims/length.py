@@ -21,6 +21,7 @@ from .common import (
     sizes,
     survives,
     through,
+    unseparated,
     untested,
 )
 
@@ -153,9 +154,6 @@ def _joint(config: Config, simple: str, other: str) -> Iterator[Claim]:
         paper=1.0,
         not_tested=reason,
     )
-    small = (
-        "loss .03 and |X| < 160 show no limit of either action; --preset paper decides"
-    )
     yield Claim(
         "lego.length.joint.s5",
         f"E, {other} after as many epochs: a constant factor beyond {first}, less far"
@@ -180,7 +178,7 @@ def _joint(config: Config, simple: str, other: str) -> Iterator[Claim]:
             ),
         ),
         weight=5,
-        not_tested=reason or ("" if whole else small),
+        not_tested=unseparated(config),
     )
 
 

@@ -1,6 +1,6 @@
 """Self-training extends length (H4)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -76,7 +76,7 @@ def _mass(config: Config) -> Iterator[Claim]:
     """One verdict for each C_B; they share the leaf's weight of 3."""
     group, clips = theory_pair(config)[1], (config.theory.clip, *config.theory.clips)
     for clip in clips:
-        worst = of("worst_mass", group, clip)
+        worst, ruled = of("worst_mass", group, clip), of("ruled", group, clip)
         falls = [
             Mean(
                 f"1 - (p + a), over that of C_B = {clips[0]:g}",
@@ -89,16 +89,22 @@ def _mass(config: Config) -> Iterator[Claim]:
             f"lego.self.mass.cb{clip:g}",
             f"T, {group}, C_B = {clip:g}: after each stage the worst step has p + a >="
             " .99 (the proof's bound, 5.04 * 1.005 / C_B, is vacuous up to 5), and what"
-            " is missing falls in C_B. A stage ends by the rule or after its most"
-            " steps.",
+            " is missing falls in C_B. A stage ends at a loss of d^-E1, E1 = C_B - 6.05"
+            " as in Lemma F.16 (b), or 1 if that is less.",
             "Theorem 5.1 (2)",
             "signal",
-            preconditions=_same_if_halved(group) if clip == clips[0] else (),
+            preconditions=(
+                Mean("share of stages ended by the rule", ">= 1", ruled),
+                *(_same_if_halved(group) if clip == clips[0] else ()),
+            ),
             conditions=(Mean("p + a", ">= 0.99", worst), *falls),
             nulls=(UNTRAINED, Null("Q = 0", on=lambda lab: lab.blind())),
             weight=max(1, 3 // len(clips)),
             paper=0.99,
             not_tested=_without(config),
+            revised="Step 14: that the loss fell below d^-E1, the theorem's premise, is"
+            " a precondition; with E1 just below C_B - 1 it never had at C_B of 4 and 8"
+            " (p + a of .79 and .75 on seeds 301 to 305), so Lemma F.16 gives E1",
         )
 
 
@@ -222,9 +228,7 @@ def _stages(config: Config) -> Claim:
     most = min(config.lengths[-1], config.standard.n_variables - 1)
     asked = [n for n in lengths if 2 * n <= most]
 
-    def stages(name: Callable[[int], str]) -> list[str]:
-        return [BASE, *map(name, rounds)]
-
+    stages = (BASE, *map(taught, rounds))
     return Claim(
         "lego.self.joint.stages",
         f"E, {joint_pair(config)[1]}: after each stage L_x is at least twice the"
@@ -237,18 +241,13 @@ def _stages(config: Config) -> Claim:
             Mean(
                 "least L_x / L",
                 ">= 2",
-                of("stage_factor", tuple(stages(taught)[: len(asked)]), tuple(asked)),
+                of("stage_factor", stages[: len(asked)], tuple(asked)),
             ),
-            Mean("least log2 rise", "> 0", of("least_rise", tuple(stages(taught)))),
+            Mean("least log2 rise", "> 0", of("least_rise", stages)),
         ),
         nulls=(
             UNTRAINED,
-            Null(
-                "true answers at the first length",
-                measure=of(
-                    "stage_factor", tuple(stages(gold)[: len(asked)]), tuple(asked)
-                ),
-            ),
+            Null("true answers at the first length", on=lambda lab: lab.true_answers()),
             Null(
                 f"an annotator with rolled keys at {rounds[0]}",
                 measure=of("stage_factor", (CORRUPT,), (rounds[0],)),
@@ -256,4 +255,6 @@ def _stages(config: Config) -> Claim:
         ),
         weight=3,
         not_tested=_no_rounds(config),
+        revised="Step 14: true answers are held against both conditions, as they had"
+        " met the first alone by where the base reached already",
     )

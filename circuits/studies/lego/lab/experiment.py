@@ -7,7 +7,7 @@ one half, between tested lengths linear in log L; |X| - 1 censors it.
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from circuits.interventions.edit import Put, Rule
 from circuits.lab import once
 from circuits.studies.lego.law import diluted_error, irrelevant, sharpness
 from trained.lego.config import first_of_kind
-from trained.lego.stages import BASE
+from trained.lego.stages import BASE, gold, taught
 from trained.lego.standard_arms import Recipe
 from trained.lego.task import table_of, verified_rollout
 from trained.task import Batch
@@ -29,6 +29,9 @@ from .models import PATTERN, Edit, Specimen, targets, unless_idle
 HALF = 0.5
 STEP = math.sqrt(2)
 """Factor between tested lengths."""
+
+APART = 0.25
+"""Least |log2| of a quotient of two L_x for which there is a way between them."""
 
 Several = list[Specimen]
 
@@ -78,9 +81,18 @@ class ExperimentLab(FoldedLab):
             raise NotTested(f"nothing is kept of epoch {epoch}")
         return self._specimens(group, recipe.name, recipe.kept[epoch])
 
+    gilded = False
+    """Whether rounds are replaced by as many updates on true answers, a null."""
+
+    def true_answers(self) -> "ExperimentLab":
+        """A null: true answers at the first length in place of every round."""
+        return self.derived("gilded", lambda: self.other(gilded=True))
+
     def after(self, stage: str) -> Several:
         """The symmetric action's models after a stage, of converged seeds."""
         recipe = Recipe(self.config, self.symmetric)
+        if self.gilded:
+            stage = {taught(n): gold(n) for n in recipe.rounds}.get(stage, stage)
         if stage not in recipe.milestones:
             raise NotTested(f"standard.rounds={recipe.rounds}: no stage {stage}")
         seeds = {s.seed for s in self.converged(self.symmetric)}
@@ -230,7 +242,7 @@ class ExperimentLab(FoldedLab):
         """How far log L_x of one action moves to the other's once K is the other's.
 
         The factor of the scores is set at the training length, so on other sentences;
-        1 is all the way. Where both reach equally far there is nothing to move.
+        1 is all the way; untrained models, which have none, do not move.
         """
         found = []
         for own, other in zip(body, eyes, strict=True):
@@ -238,12 +250,14 @@ class ExperimentLab(FoldedLab):
             factor = self._factor(own, self._sharpness(other))
             moved = self._scaled(own, factor, **how)
             found.append(moved / (reach[1] - reach[0]))
-        return found
+        return found or [0.0]
 
-    def apart(self, one: Several, other: Several) -> list[float]:
-        """|log2 of the quotient of both L_x|, the least over seeds."""
+    def apart(self, *groups: str) -> list[Several]:
+        """The models of two actions, of converged seeds whose L_x differ."""
+        one, other = self.paired(*groups)
         logs = self.log_ratios(self.crossings(one), self.crossings(other))
-        return [min(map(abs, logs))]
+        far = [abs(log) >= APART for log in logs]
+        return [list(compress(found, far)) for found in (one, other)]
 
     def _factor(self, specimen: Specimen, wanted: float) -> float:
         """What scores are multiplied by so that K at the training length is this."""

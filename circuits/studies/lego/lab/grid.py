@@ -22,7 +22,7 @@ from trained.lego.theory_arms import Course, Kind, grid
 
 from .features import strongest_share
 from .folded import FoldedLab, bisected, misplaced
-from .models import Specimen, shuffled_columns
+from .models import Specimen, shuffled_columns, targets
 from .theory import TheoryLab
 
 HALF = 0.5
@@ -148,8 +148,13 @@ class GridLab(FoldedLab, TheoryLab):
         return specimen.error(specimen.sentences(2, self._count))
 
     def _delta(self, specimen: Specimen) -> float:
-        """Delta at L = 2."""
-        return specimen.gap(specimen.sentences(2, self._count))
+        """Delta at L = 2: |p - a| of each step's means over sentences.
+
+        Differences of single sentences are those of the sampled variables' entries.
+        """
+        sentences = specimen.sentences(2, self._count)
+        looks = specimen.rows(sentences).gather(-1, targets(sentences)).mean(0)
+        return float((looks[:, 0] - looks[:, 1]).abs().mean())
 
     def _diagonal(self, specimen: Specimen) -> float:
         """The smaller of both mean diagonals."""

@@ -1,6 +1,7 @@
 """What the theory's own models and algorithms do: attention over training, rounds."""
 
 from dataclasses import replace
+from itertools import compress
 
 import torch
 from jaxtyping import Float
@@ -90,6 +91,15 @@ class TheoryLab(FeatureLab):
         """The models after the last round."""
         last = round_name(course.rounds[-1])
         return self._specimens(course.text, course.name, course.milestones[last])
+
+    def ruled(self, group: str, clip: float | None = None) -> list[float]:
+        """Share of the stages of Algorithm 2 that ended as the loss met the rule."""
+        course = self.course(group, clip=clip)
+        first = [s.name for s in course.stages].index(SECOND_STEP)
+        ends = [s.name != LONGER for s in course.stages[first:]]
+        rows = self.run.record(self.arm(course.name).name)["stopped_at"]
+        found = [list(compress(row[first:], ends)) for row in rows]
+        return [sum(step >= 0 for step in row) / len(row) for row in found]
 
     def worst_mass(
         self, group: str, clip: float | None = None, *, kind: Kind = ""

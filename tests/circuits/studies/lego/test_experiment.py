@@ -97,6 +97,7 @@ def test_attention_as_blunt_as_anothers(bare: LegoLab, weak: Specimen) -> None:
     assert bare._factor(weak, bare.sharpness([weak])[0]) == pytest.approx(1, rel=0.03)
     moved = bare.moved([weak], [blunter])[0]
     assert moved == pytest.approx(1, abs=0.3)
+    assert bare.moved([], []) == [0.0]
 
 
 def test_seeds_against_seeds(bare: LegoLab) -> None:
