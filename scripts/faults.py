@@ -13,12 +13,14 @@ from pathlib import Path
 
 import torch
 
+from tests.faults import fuzz
 from tests.faults.disks import KILOBYTES, can_mount, full_disks, read_only_disks
 from tests.faults.edits import edited_runs, edited_states
 from tests.faults.interrupts import interrupted_hooks
 from tests.faults.kills import (
     killed_judging,
     killed_library,
+    killed_reports,
     killed_training,
     trained,
     two_at_once,
@@ -26,7 +28,7 @@ from tests.faults.kills import (
 from tests.faults.tally import Row, hashes, table
 
 TRIES = 6
-"""Of each of eleven kinds of kill."""
+"""Of each of thirteen kinds of kill."""
 
 
 def campaign(folder: Path, tries: int) -> Iterator[Row]:
@@ -35,10 +37,12 @@ def campaign(folder: Path, tries: int) -> Iterator[Row]:
     whole = hashes(reference)
     yield from edited_runs(reference.path, folder)
     yield edited_states(folder)
+    yield from fuzz.campaign(reference, folder / "fuzz", tries * 3400)
     yield interrupted_hooks(2000)
     yield from killed_training(folder, tries, whole)
     yield from killed_library(folder, tries)
     yield from killed_judging(folder, tries)
+    yield from killed_reports(folder, tries)
     yield two_at_once(folder, tries, whole)
     if can_mount(folder):
         yield full_disks(folder, KILOBYTES, whole)

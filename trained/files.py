@@ -63,6 +63,13 @@ def write_json(path: Path, value: Any) -> None:
     sync_folder(path.parent)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with _replacing(path) as partial:
+        partial.write_bytes(content)
+    sync_folder(path.parent)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file; `BadInput` if it is broken."""
     try:

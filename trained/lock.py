@@ -17,12 +17,13 @@ LOCK = ".lock"
 
 
 @contextmanager
-def owned(folder: Path, *, wait: float = 0.0) -> Iterator[None]:
+def owned(folder: Path, *, wait: float = 0.0, work: str = "training") -> Iterator[None]:
     """Own a directory for the length of the block.
 
     Args:
         folder: made if it does not exist.
         wait: seconds in which another owner may end; `Busy` if it does not.
+        work: what an owner does, for those who have to wait.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / LOCK
@@ -31,7 +32,7 @@ def owned(folder: Path, *, wait: float = 0.0) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise Busy(
-            f"process {_holder(file)} is training {folder}; wait for it, or end it and "
+            f"process {_holder(file)} is {work} {folder}; wait for it, or end it and "
             "repeat the command"
         ) from error
     try:

@@ -1,6 +1,7 @@
 """The verb `figure`: one figure of a run, or all of them."""
 
 import argparse
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from .output import check_output
 from .request import CONFIRMED
 
 if TYPE_CHECKING:
+    from circuits.lab import Lab
     from trained.store import Run
 
 ALL = "all"
@@ -31,12 +33,17 @@ def add_figure_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="ends with .png, .svg or .pdf; a directory for `all`",
     )
+    parser.add_argument(
+        "--style", default="paper", metavar="paper|slides|dark", help="of the figure"
+    )
 
 
 def run_figure(options: argparse.Namespace) -> int:
     """Draw what was asked for, after everything about the request was checked."""
-    from probes.figures import FORMATS, save
+    from probes.figures import FORMATS, STYLES
 
+    if options.style not in STYLES:
+        raise unknown("style", options.style, STYLES)
     one = options.kind != ALL
     if one and options.output.suffix.lower().removeprefix(".") not in FORMATS:
         raise unknown("figure format", options.output.suffix, FORMATS)
@@ -47,22 +54,34 @@ def run_figure(options: argparse.Namespace) -> int:
     run = open_run(options.run)
     study = find(run.study)
     if not one:
-        draw_all(run, options.output)
+        draw_all(run, options.output, options.style)
         return CONFIRMED
     if options.kind not in study.figures:
         raise unknown(f"figure of {study.slug}", options.kind, [*study.figures, ALL])
-    print(save(study.figures[options.kind](open_lab(run)), options.output))
+    draw_one(open_lab(run), options.kind, options.output, options.style)
     return CONFIRMED
 
 
-def draw_all(run: "Run", folder: Path) -> None:
+def draw_all(run: "Run", folder: Path, style: str = "paper") -> None:
     """Every figure of a run that its arms suffice for."""
     from circuits.confirm import open_lab
-    from probes.figures import save
 
     lab = open_lab(run)
-    for kind, draw in lab.study.figures.items():
+    for kind in lab.study.figures:
         try:
-            print(save(draw(lab), folder / f"{kind}.png"))
+            draw_one(lab, kind, folder / f"{kind}.png", style)
         except BadInput as error:
             print(f"no figure {kind}: {error}")
+
+
+def draw_one(lab: "Lab", kind: str, file: Path, style: str = "paper") -> None:
+    """A figure, and its caption as a text beside it."""
+    from circuits.report.figures import about, made
+    from probes.figures import save, styled
+    from trained.files import write_bytes
+
+    draw = lab.study.figures[kind]
+    with styled(style):
+        print(save(draw(lab), file, foot=f"{lab.study.slug}: {made(lab)}"))
+    caption = f"{about(draw)} ({lab.study.slug} {kind}: {made(lab)})"
+    write_bytes(file.with_suffix(".txt"), f"{textwrap.fill(caption, 88)}\n".encode())

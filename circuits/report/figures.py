@@ -4,7 +4,7 @@ import csv
 import inspect
 import io
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,12 @@ def draw_all(lab: Lab) -> Iterator[Drawn]:
             figure = draw(lab)
         except (BadInput, NotTested):
             continue
-        about = (inspect.getdoc(draw) or kind).split("\n\n")[0].replace("\n", " ")
-        yield drawn(kind, figure, about, made(lab))
+        yield drawn(kind, figure, about(draw) or kind, made(lab))
+
+
+def about(draw: Callable[[Any], Figure]) -> str:
+    """What a figure shows, as its function says."""
+    return (inspect.getdoc(draw) or "").split("\n\n")[0].replace("\n", " ")
 
 
 def drawn(kind: str, figure: Figure, about: str, origin: str = "") -> Drawn:

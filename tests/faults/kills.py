@@ -59,7 +59,7 @@ def killed_training(folder: Path, tries: int, whole: Hashes) -> Iterator[Row]:
                 train_command(out),
                 number,
                 target,
-                ready=lambda run=run: any(run.path.glob("*/.lock")),
+                ready=lambda run=run: any(run.path.glob("*/**/.lock")),
                 pause=source.uniform(0.0, 1.5),
             )
             row.add(found.said, _after_training(run, found, number, target, whole))
@@ -131,6 +131,26 @@ def killed_judging(folder: Path, tries: int) -> Iterator[Row]:
                 complaints.append(f"exit code {found.code}: {found.said}")
             if _judged(verdicts) != known or hashes(run) != before:
                 complaints.append("a stored verdict or run was changed")
+            row.add(found.said, complaints)
+        yield row
+
+
+def killed_reports(folder: Path, tries: int) -> Iterator[Row]:
+    """`report` on a trained run: the page is whole, the one before, or not there."""
+    source = random.Random(3)
+    run, page = trained(folder / "reported"), folder / "page.html"
+    command = [*COMMAND, "report", str(run.path), "-o", str(page)]
+    assert processes.run(command).code == 0
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        row = Row(f"writing the report, {number.name}")
+        for _ in range(tries):
+            pause = source.uniform(2.0, 9.0)
+            found = processes.ended(command, number, "parent", lambda: True, pause)
+            complaints = list(found.complaints)
+            if found.code not in (CODES[number], 0):
+                complaints.append(f"exit code {found.code}: {found.said}")
+            if not page.read_text().rstrip().endswith("</html>"):
+                complaints.append("the page is not whole")
             row.add(found.said, complaints)
         yield row
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import disks, edits, kills
+from tests.faults import disks, edits, fuzz, kills
 from tests.faults.interrupts import interrupted_hooks
 from tests.faults.tally import Hashes, Row, hashes, table
 from trained.store import Run
@@ -41,6 +41,10 @@ def test_edited_runs_are_refused_in_one_line(reference: Run, tmp_path: Path) -> 
 
 def test_edited_checkpoints_change_no_bit(tmp_path: Path) -> None:
     check(iter([edits.edited_states(tmp_path, ("cut at 0.5", "a bit at 1.0"))]))
+
+
+def test_hostile_input_is_refused_in_one_line(reference: Run, tmp_path: Path) -> None:
+    check(fuzz.campaign(reference, tmp_path / "fuzz", 400))
 
 
 @pytest.mark.slow

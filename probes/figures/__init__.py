@@ -20,8 +20,12 @@ from matplotlib.image import AxesImage
 from matplotlib.projections.polar import PolarAxes
 from torch import Tensor
 
-from .measurement import Measurement
-from .statistics import bootstrap_interval
+from probes.measurement import Measurement
+from probes.statistics import bootstrap_interval
+
+from .finish import STYLES as STYLES
+from .finish import add_foot, fit_titles
+from .finish import styled as styled
 
 # fmt: off
 OKABE_ITO = (
@@ -294,13 +298,16 @@ def polar(
     return ax
 
 
-def save(figure: Figure | Axes, path: str | Path, *, dpi: int = 150) -> Path:
+def save(
+    figure: Figure | Axes, path: str | Path, *, dpi: int = 150, foot: str = ""
+) -> Path:
     """Write a figure as png, svg or pdf, atomically and without a time stamp.
 
     Args:
         figure: The figure, or axes of it.
         path: Where to; the extension decides the format, missing folders are made.
         dpi: Dots per inch of a png.
+        foot: What it was made from, in small letters below the panels.
 
     Raises:
         ValueError: If the extension is not one of png, svg, pdf.
@@ -313,9 +320,11 @@ def save(figure: Figure | Axes, path: str | Path, *, dpi: int = 150) -> Path:
     stamp = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}[kind]
     title = next((ax.get_title() for ax in whole.axes if ax.get_title()), "")
     path.parent.mkdir(parents=True, exist_ok=True)
+    add_foot(whole, foot)
+    fit_titles(whole)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".figure") as folder:
         draft = Path(folder) / path.name
-        with rc_context({"svg.hashsalt": "reasonscope"}):
+        with rc_context({"svg.hashsalt": "reasonscope", "svg.fonttype": "none"}):
             whole.savefig(draft, dpi=dpi, metadata={"Title": title, stamp: None})
         draft.replace(path)
     return path
