@@ -1,5 +1,6 @@
 """One thread, tiny models and the hand-wired ones."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +9,13 @@ import torch
 
 from tests import ground_truth, toy
 from trained.store import Run
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _hears_ctrl_c() -> None:
+    """A shell starts what it puts into the background deaf to Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
