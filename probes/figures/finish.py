@@ -50,7 +50,9 @@ def styled(style: str) -> Iterator[None]:
     """Draw and save in a style; `ValueError` for an unknown one."""
     if style not in STYLES:
         raise ValueError(f"unknown style {style!r}; valid: {', '.join(STYLES)}")
-    with rc_context(STYLES[style]):
+    # matplotlib lists the keys it knows as a type of its own.
+    settings: Any = STYLES[style]
+    with rc_context(settings):
         yield
 
 

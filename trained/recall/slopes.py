@@ -134,7 +134,7 @@ def lead(
 
     What is negligible counts as 0: uniform attention makes all logits equal.
     """
-    logits = relation_logits(theta.softmax(1), quadratic_forms(2))
+    logits = relation_logits(theta.softmax(1), quadratic_forms(2).to(theta.device))
     weights = (logits / temperature + counts.log()).softmax(1)
     found = logits[:, RIGHT_OF_TWO] - (weights * logits).sum(1)
     return found.masked_fill(found.abs() < 1e-12, 0.0)
