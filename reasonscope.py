@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from circuits.inspection.ablation import ablate, knock_out
     from circuits.inspection.alignment import alignment
     from circuits.inspection.attention import attention
+    from circuits.inspection.doctor import doctor
     from circuits.inspection.inspect import inspect
     from circuits.inspection.lens import lens, log_prob
     from circuits.inspection.patching import attribute, patch, path_patch
@@ -48,6 +49,7 @@ __all__ = [
     "attention",
     "attribute",
     "confirm",
+    "doctor",
     "fit",
     "inspect",
     "intervene",
@@ -73,6 +75,7 @@ _HOMES = {
     "circuits.inspection.ablation": ("ablate", "knock_out"),
     "circuits.inspection.alignment": ("alignment",),
     "circuits.inspection.attention": ("attention",),
+    "circuits.inspection.doctor": ("doctor",),
     "circuits.inspection.inspect": ("inspect",),
     "circuits.inspection.lens": ("lens", "log_prob"),
     "circuits.inspection.patching": ("attribute", "patch", "path_patch"),

@@ -4,6 +4,7 @@ A `Site` names an observable once for every backend. A new observable is one lin
 each table below.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -54,6 +55,28 @@ class Site:
 
     def __str__(self) -> str:
         return self.kind if self.kind == "logits" else f"{self.kind}[{self.layer}]"
+
+
+def described(sites: Iterable[Site]) -> list[str]:
+    """Sites in few words: `resid_pre[0..29]`, `mlp_act[1,3]`, `logits`."""
+    layers: dict[Kind, list[int]] = {}
+    for site in sites:
+        layers.setdefault(site.kind, []).append(site.layer)
+    return [
+        kind if kind == "logits" else f"{kind}[{_span(found)}]"
+        for kind, found in layers.items()
+    ]
+
+
+def _span(layers: list[int]) -> str:
+    first, last = min(layers), max(layers)
+    whole = len(layers) == 1 + last - first and last > first
+    return f"{first}..{last}" if whole else ",".join(map(str, layers))
+
+
+def hooked_mlp(layer: int) -> str:
+    """The TransformerLens name of the hook point at the end of an MLP itself."""
+    return f"blocks.{layer}.mlp.hook_out"
 
 
 def hooked_name(site: Site) -> str:

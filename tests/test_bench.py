@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts import bench, bench_extraction, bench_timing
+from circuits.datasets.dataset import dataset_of
+from circuits.scan.request import Settings
+from scripts import bench, bench_extraction, bench_scan, bench_timing
 from scripts.bench_model import Size
 from scripts.bench_timing import Line, interleaved, ratio
+from tests.word_models import word_model
 
 TINY = Size(n_layers=2, n_heads=2, d_model=16, d_vocab=50, n_ctx=64)
 KEYS = {
@@ -37,6 +40,14 @@ def test_a_benchmark_gives_its_keys_on_a_tiny_model(
     lines = list(bench.part(part, size=TINY, rounds=1))
     assert {line.key for line in lines if line.key} == KEYS[part]
     assert all(line.value >= 0 for line in lines)
+
+
+def test_a_scan_is_timed_beside_plain_passes() -> None:
+    rows = [{"prompt": "a b c", "answer": " d"}, {"prompt": "d c", "answer": " a"}]
+    model, data = word_model(["a b c d", " a"]), dataset_of(rows)
+    found = bench_scan.lines(model, data, Settings(("lens",)), prompts=5, rounds=1)
+    keys = {line.key: line.value for line in found}
+    assert keys["scan.prompts_over_forward"] > 0
 
 
 def test_the_table_is_printed_and_kept(

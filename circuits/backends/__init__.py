@@ -4,7 +4,8 @@
 with an activation on every forward pass and returns a handle whose `remove` ends it.
 What the callback returns, if anything, takes the activation's place.
 `attach_view(model, layer, view, show)` shows less than a layer's pattern. `readout`,
-`unembedding`, `resumption`, `branching` and `head_weights` say what is inside.
+`unembedding`, `resumption`, `branching`, `head_weights` and `writing` say what is
+inside.
 
 `hooked` serves models with TransformerLens hook points (ours and its bridges), `hf`
 plain Hugging Face models, `nnsight` models wrapped by nnsight.
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from circuits.sites import Site
 from trained.errors import BadInput
 
-from .anatomy import HeadWeights, Readout, Resumption
+from .anatomy import HeadWeights, Readout, Resumption, Writing
 from .view import View
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ class Backend(Protocol):
 
     def head_weights(self, model: Any, layer: int) -> HeadWeights:
         """The weights of a layer's heads; `BadInput` if these are not known."""
+
+    def writing(self, model: Any, layer: int) -> Writing | None:
+        """What a layer's heads and neurons become; None if that is not known."""
 
 
 NAMES = ("hooked", "hf", "nnsight")

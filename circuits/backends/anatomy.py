@@ -22,20 +22,21 @@ Inward = Float[Tensor, "head d_model d_head"]
 
 @dataclass(frozen=True)
 class Readout:
-    """From the last residual to logits: soft_cap(norm(h) W_U + b)."""
+    """From the last residual to logits: soft_cap(scale (norm(h) W_U + b))."""
 
     final_norm: FinalNorm
     unembedding: Float[Tensor, "d_model d_vocab"]
     bias: Float[Tensor, " d_vocab"] | None = None
     soft_cap: float | None = None
+    scale: float = 1.0
 
     def logits(
         self, residual: Float[Tensor, "*batch d_model"]
     ) -> Float[Tensor, "*batch d_vocab"]:
         """What the model would say if the residual stream ended here.
 
-        c tanh(x / c) with x = norm(h) W_U + b and soft cap c (Gemma 2); else x. In the
-        precision of the model.
+        c tanh(x / c) with x = scale (norm(h) W_U + b) and soft cap c (Gemma 2); else x.
+        In the precision of the model.
         """
         logits = self._normed(residual) @ self.unembedding
         return self._capped(logits if self.bias is None else logits + self.bias)
@@ -63,9 +64,16 @@ class Readout:
         return self.final_norm(residual.to(self.unembedding.dtype))
 
     def _capped(self, logits: Tensor) -> Tensor:
+        logits = logits if self.scale == 1 else logits * self.scale
         if self.soft_cap is None:
             return logits
         return self.soft_cap * (logits / self.soft_cap).tanh()
+
+
+def logit_scale(config: Any) -> float:
+    """What logits are multiplied by, as Granite's and Cohere's configurations say."""
+    times = getattr(config, "logit_scale", None) or 1.0
+    return float(times) / float(getattr(config, "logits_scaling", None) or 1.0)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class HeadWeights:
         W_Q: queries.
         W_K: keys, one for every query head.
         W_V: values, one for every query head.
-        W_O: what the heads write.
+        W_O: what the heads add to the residual stream.
         scale: factor of the scores.
         norm: the norm before the attention.
         bilinear: whether the scores are x W_Q W_K^T x^T: not so where queries and keys
@@ -90,6 +98,21 @@ class HeadWeights:
     scale: float
     norm: FinalNorm
     bilinear: bool = True
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How what a block holds becomes what it adds to the residual stream.
+
+    Attributes:
+        W_O: what heads are multiplied by.
+        attention: head_out -> attn_out: the sum, a bias, a norm of their sum.
+        mlp: mlp_act -> mlp_out; None where there are no neurons.
+    """
+
+    W_O: Float[Tensor, "head d_head d_model"]
+    attention: Callable[[Tensor], Tensor]
+    mlp: Callable[[Tensor], Tensor] | None
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from einops import einsum, rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers.pytorch_utils import Conv1D
 
-from circuits.sites import KINDS, Kind, Site
+from circuits.sites import KINDS, Kind, Site, described
 from trained.errors import BadInput, unknown
 
 from . import Callback, Handle
-from .anatomy import HeadWeights, Inward, Readout, Resumption, block_at
+from .anatomy import HeadWeights, Inward, Readout, Resumption, Writing, block_at
 from .branches import Branching
-from .families import Family, family_of
+from .families import Family, family_of, has, is_norm, text_config
 from .hf_attention import open_attention, view_attention
-from .tap import Bypass, Handles, Tap
+from .tap import Bypass, Handles, Tap, scaled
 from .view import View
 
 _TAPS: dict[tuple[nn.Module, Site], Tap] = {}
@@ -28,12 +29,24 @@ _TAPS: dict[tuple[nn.Module, Site], Tap] = {}
 
 def sites(model: nn.Module) -> list[Site]:
     """Every site that the model has, in the order of kinds and layers."""
-    family = family_of(model)
-    kinds = [kind for kind in KINDS if kind != "logits"]
-    if family.parallel(model.config):
-        kinds.remove("resid_mid")
-    layers = range(len(_blocks(model)))
-    return [*(Site(kind, layer) for kind in kinds for layer in layers), Site("logits")]
+    family, blocks = family_of(model), _blocks(model)
+    found = [
+        Site(kind, layer)
+        for kind in KINDS
+        if kind != "logits"
+        for layer, block in enumerate(blocks)
+        if _has(block, family, kind)
+    ]
+    return [*found, Site("logits")]
+
+
+def _has(block: nn.Module, family: Family, kind: Kind) -> bool:
+    """Whether a block has sites of a kind: all have those that are not named here."""
+    paths: dict[Kind, str] = {
+        "resid_mid": family.middle,
+        "mlp_act": family.down_projection,
+    }
+    return kind not in paths or has(block, paths[kind])
 
 
 def attach(model: nn.Module, site: Site, callback: Callback) -> Handle:
@@ -66,7 +79,8 @@ def readout(model: nn.Module) -> Readout:
         model.get_submodule(family.final_norm),
         unembedding.weight.mT,
         unembedding.bias,
-        getattr(model.config, "final_logit_softcapping", None),
+        family.soft_cap,
+        family.logit_scale,
     )
 
 
@@ -82,48 +96,80 @@ def branching(model: nn.Module, length: int) -> Branching | None:
     Not while somebody listens to the model, since branches have no columns, nor where
     a window is shorter than the prompts, since one mask serves all layers.
     """
-    window = getattr(model.config, "sliding_window", None)
+    window = getattr(text_config(model), "sliding_window", None)
     hooks = any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     heard = hooks or any(tapped is model for tapped, _ in _TAPS)
     if heard or (window is not None and window < length):
         return None
     family, blocks = family_of(model), list(_blocks(model))
-    mlp, _, _ = family.down_projection.rpartition(".")
     return Branching(
         model,
         blocks,
-        blocks[-1].get_submodule(mlp),
+        blocks[-1].get_submodule(family.mlp),
         model.get_submodule(family.unembedding),
     )
 
 
 def head_weights(model: nn.Module, layer: int) -> HeadWeights:
     """The weights of a layer's heads."""
-    family = family_of(model)
-    config: Any = model.config
+    family, config = family_of(model), text_config(model)
     block = block_at(_blocks(model), layer)
     attention: Any = block.get_submodule(family.attention)
-    layers = [block.get_submodule(name) for name in family.projections]
     n_heads = config.num_attention_heads
     W_O = output_weights(block.get_submodule(family.output_projection), n_heads)
-    d_head = W_O.shape[1]
-    if len(layers) == 3:
-        parts = [_by_head(_inputs_first(part), n_heads, d_head) for part in layers]
-    else:
-        order = f"d_model {family.projection_order} -> part head d_model d_head"
-        joint = _inputs_first(layers[0])
-        parts = list(rearrange(joint, order, part=3, d_head=d_head))
+    layers = [block.get_submodule(name) for name in family.projections]
+    weights = [_inputs_first(part) for part in layers]
+    if len(weights) == 1:
+        weights = _parted(weights[0], family.joint_order, n_heads, W_O.shape[1])
+    query, key, value = (_by_head(part, n_heads, W_O.shape[1]) for part in weights)
     capped = getattr(config, "attn_logit_softcapping", None) is not None
-    normalised = getattr(attention, "q_norm", None) is not None
+    normalised = any(is_norm(part) for part in attention.children())
+    norm = family.attention_norm
     return HeadWeights(
-        parts[0],
-        parts[1],
-        parts[2],
-        W_O,
+        query,
+        key,
+        value,
+        W_O * family.residual_scale,
         scale=float(attention.scaling),
-        norm=block.get_submodule(family.attention_norm),
+        norm=block.get_submodule(norm) if norm else nn.Identity(),
         bilinear=not (capped or normalised),
     )
+
+
+def writing(model: nn.Module, layer: int) -> Writing:
+    """What a layer's heads and neurons become."""
+    family, block = family_of(model), block_at(_blocks(model), layer)
+    scale = family.residual_scale
+    projection = block.get_submodule(family.output_projection)
+    down = family.down_projection
+
+    def attention(head_out: Tensor) -> Tensor:
+        total = joined(head_out / scale, projection)
+        return scale * _behind(block, family.attention, family.attention_added)(total)
+
+    def mlp(neurons: Tensor) -> Tensor:
+        total = block.get_submodule(down)(neurons)
+        return scale * _behind(block, family.mlp, family.mlp_added)(total)
+
+    W_O = scale * output_weights(projection, _n_heads(block, family))
+    return Writing(W_O, attention, mlp if has(block, down) else None)
+
+
+def _behind(block: nn.Module, part: str, added: str) -> nn.Module:
+    """The norm between a part of a block and the residual stream, if there is one."""
+    return nn.Identity() if added == part else block.get_submodule(added)
+
+
+def _parted(
+    joint: Float[Tensor, "d_model joint"], order: str, n_heads: int, d_head: int
+) -> list[Float[Tensor, "d_model _"]]:
+    """Queries, keys and values of the one layer that makes all three."""
+    if order:
+        axes = f"d_model {order} -> part d_model (head d_head)"
+        return list(rearrange(joint, axes, part=3, d_head=d_head))
+    d_query = n_heads * d_head
+    d_key = (joint.shape[1] - d_query) // 2
+    return list(torch.split(joint, [d_query, d_key, d_key], 1))
 
 
 def output_weights(
@@ -157,9 +203,9 @@ def _blocks(model: nn.Module) -> nn.ModuleList:
 def _open(model: nn.Module, site: Site) -> Tap:
     """A tap that the model feeds until its last callback goes."""
     family, blocks, tap = family_of(model), _blocks(model), Tap()
-    missing = site.kind == "resid_mid" and family.parallel(model.config)
-    if missing or not 0 <= site.layer < len(blocks):
-        raise unknown("site", site, [str(s) for s in sites(model)])
+    there = range(len(blocks))
+    if site.layer not in there or not _has(blocks[site.layer], family, site.kind):
+        raise unknown("site", site, described(sites(model)))
     if site.kind == "logits":
         source: Handle = model.register_forward_hook(partial(_see_logits, tap))
     else:
@@ -184,8 +230,8 @@ def _see_input(
     return None if edited is None else (edited, *inputs[1:])
 
 
-def _at_output(module: nn.Module, tap: Tap) -> RemovableHandle:
-    return module.register_forward_hook(partial(_see_output, tap))
+def _at_output(module: nn.Module, tap: Tap, scale: float = 1.0) -> RemovableHandle:
+    return module.register_forward_hook(partial(_see_output, scaled(tap, scale)))
 
 
 def _see_output(see: Callback, _module: nn.Module, _inputs: Any, output: Any) -> Any:
@@ -205,26 +251,36 @@ def _at_middle(block: nn.Module, norm: nn.Module, tap: Tap) -> Handles:
     return Handles((into, past))
 
 
-def _at_heads(projection: nn.Module, n_heads: int, tap: Tap) -> RemovableHandle:
-    return projection.register_forward_hook(partial(_see_heads, tap, n_heads))
+def _at_heads(
+    projection: nn.Module, n_heads: int, scale: float, tap: Tap
+) -> RemovableHandle:
+    see = partial(_see_heads, scaled(tap, scale), n_heads)
+    return projection.register_forward_hook(see)
 
 
 def _see_heads(
-    tap: Tap, n_heads: int, projection: nn.Module, inputs: Any, _output: Any
+    see: Callback, n_heads: int, projection: nn.Module, inputs: Any, _output: Any
 ) -> Tensor | None:
     """What each head adds; an edit replaces the projection's output by their sum."""
     heads = rearrange(inputs[0], "b pos (head d) -> b pos head d", head=n_heads)
-    added = einsum(
-        heads,
-        output_weights(projection, n_heads),
-        "b pos head d, head d d_model -> b pos head d_model",
-    )
-    edited = tap(added)
-    if edited is None:
-        return None
-    total = edited.sum(2)
-    bias: Any = projection.bias
-    return total if bias is None else total + bias
+    edited = see(by_head(heads, projection))
+    return None if edited is None else joined(edited, projection)
+
+
+def by_head(
+    heads: Float[Tensor, "batch pos head d_head"], projection: nn.Module
+) -> Float[Tensor, "batch pos head d_model"]:
+    """What each head adds to a projection's output."""
+    weights = output_weights(projection, heads.shape[2])
+    return einsum(heads, weights, "b pos head d, head d d_model -> b pos head d_model")
+
+
+def joined(
+    added: Float[Tensor, "batch pos head d_model"], projection: nn.Module
+) -> Float[Tensor, "batch pos d_model"]:
+    """A projection's output: what its heads add, and its bias."""
+    total, bias = added.sum(2), projection.bias
+    return total + bias if isinstance(bias, Tensor) else total
 
 
 def _see_logits(tap: Tap, _module: nn.Module, _inputs: Any, output: Any) -> Any:
@@ -242,7 +298,7 @@ def _n_heads(block: nn.Module, family: Family) -> int:
 _OPENERS: dict[Kind, Callable[[nn.Module, Family, Tap], Handle]] = {
     "resid_pre": lambda block, _family, tap: _at_input(block, tap),
     "resid_mid": lambda block, family, tap: _at_middle(
-        block, block.get_submodule(family.mlp_norm), tap
+        block, block.get_submodule(family.middle), tap
     ),
     "resid_post": lambda block, _family, tap: _at_output(block, tap),
     "pattern": lambda block, family, tap: open_attention(
@@ -252,15 +308,18 @@ _OPENERS: dict[Kind, Callable[[nn.Module, Family, Tap], Handle]] = {
         block.get_submodule(family.attention), "value", tap
     ),
     "head_out": lambda block, family, tap: _at_heads(
-        block.get_submodule(family.output_projection), _n_heads(block, family), tap
+        block.get_submodule(family.output_projection),
+        _n_heads(block, family),
+        family.residual_scale,
+        tap,
     ),
     "attn_out": lambda block, family, tap: _at_output(
-        block.get_submodule(family.attention_added), tap
+        block.get_submodule(family.attention_added), tap, family.residual_scale
     ),
     "mlp_act": lambda block, family, tap: _at_input(
         block.get_submodule(family.down_projection), tap
     ),
     "mlp_out": lambda block, family, tap: _at_output(
-        block.get_submodule(family.mlp_added), tap
+        block.get_submodule(family.mlp_added), tap, family.residual_scale
     ),
 }

@@ -260,7 +260,10 @@ def attention_pattern(
     if soft_cap is not None:
         scores = soft_cap * (scores / soft_cap).tanh()
     seen, added = _read_mask(mask, scores)
-    scores = (scores + added).float().masked_fill(~seen, torch.finfo(torch.float32).min)
+    scores = scores + added
+    # As transformers does; longer types stay as long as they are.
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = scores.masked_fill(~seen, torch.finfo(torch.float32).min)
     return (scores.softmax(-1) * seen).to(query.dtype)
 
 

@@ -1,6 +1,6 @@
 """The backend for models with TransformerLens hook points: ours and its bridges.
 
-Ours are built for this. A bridge wraps a foreign model, and four of its sites need more
+Ours are built for this. A bridge wraps a foreign model, and some of its sites need more
 than a hook: see `_BRIDGE`.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from circuits.sites import KINDS, Kind, Site, hooked_name
+from circuits.sites import KINDS, Kind, Site, described, hooked_mlp, hooked_name
 from trained.decoder import Decoder
 from trained.errors import BadInput, unknown
 
 from . import Callback, Handle
-from .anatomy import HeadWeights, Readout, Resumption, block_at
+from .anatomy import HeadWeights, Readout, Resumption, block_at, logit_scale
 from .tap import Bypass, Handles
 from .view import View, shown
 
@@ -34,17 +34,21 @@ def attach(model: nn.Module, site: Site, callback: Callback) -> Handle:
 def sites(model: nn.Module) -> list[Site]:
     """Every site that the model has, in the order of kinds and layers."""
     points = hook_points(model)
-    found = []
-    for kind in KINDS:
-        layer = 0
-        while kind != "logits" and hooked_name(Site(kind, layer)) in points:
-            found.append(Site(kind, layer))
-            layer += 1
+    # Not every block need have every site: some have a mixture of experts.
+    numbers = [int(n.split(".")[1]) for n in points if n.startswith("blocks.")]
+    found = [
+        Site(kind, layer)
+        for kind in KINDS
+        if kind != "logits"
+        for layer in range(1 + max(numbers, default=-1))
+        if hooked_name(Site(kind, layer)) in points
+    ]
     if _is_bridge(model) or hooked_name(Site("logits")) in points:
         found.append(Site("logits"))
-    if _is_bridge(model) and not _parts_heads(model):
-        found = [site for site in found if site.kind != "head_out"]
-    return found
+    if not _is_bridge(model):
+        return found
+    parts = _parts_heads(model)
+    return [s for s in found if _is_real(model, s) and (parts or s.kind != "head_out")]
 
 
 def attach_view(
@@ -70,7 +74,8 @@ def readout(model: Any) -> Readout:
         )
     # 0 or below stands for no soft cap.
     soft_cap = max(model.cfg.output_logits_soft_cap or 0.0, 0.0) or None
-    return Readout(model.ln_final, model.W_U, model.b_U, soft_cap)
+    scale = logit_scale(model.cfg)
+    return Readout(model.ln_final, model.W_U, model.b_U, soft_cap, scale)
 
 
 def resumption(model: Any) -> Resumption | None:
@@ -105,6 +110,11 @@ def head_weights(model: Any, layer: int) -> HeadWeights:
     )
 
 
+def writing(model: nn.Module, layer: int) -> None:
+    """Not known."""
+    del model, layer
+
+
 def hook_points(model: nn.Module) -> dict[str, nn.Module]:
     """The model's hook points by name; `BadInput` for a model that has none."""
     points = getattr(model, "hook_dict", None)
@@ -122,7 +132,7 @@ def _point(model: Any, site: Site) -> nn.Module:
     find = model.get_hook_point if _is_bridge(model) else hook_points(model).get
     point = find(name)
     if point is None:
-        raise unknown("site", site, [str(s) for s in sites(model)])
+        raise unknown("site", site, described(sites(model)))
     return point
 
 
@@ -140,6 +150,44 @@ def _see(
     callback: Callback, _module: nn.Module, _inputs: Any, output: Tensor
 ) -> Tensor | None:
     return callback(output)
+
+
+def _is_real(bridge: Any, site: Site) -> bool:
+    """Not the neurons of a mixture of experts: a bridge shows its output there."""
+    if site.kind != "mlp_act":
+        return True
+    find = bridge.get_hook_point
+    return find(hooked_name(site)) is not find(hooked_mlp(site.layer))
+
+
+def _at_neurons(bridge: nn.Module, site: Site, callback: Callback) -> Handle:
+    point = _point(bridge, site)
+    if not _is_real(bridge, site):
+        raise unknown("site", site, described(sites(bridge)))
+    return _at(point, callback)
+
+
+def _at_added(bridge: nn.Module, site: Site, callback: Callback) -> Handle:
+    """What Granite's bridges multiply first fires only for hooks that they know of."""
+    point = _point(bridge, site)
+    return Handles((_at(point, callback), _Announced(point)))
+
+
+class _Announced:
+    """A hook of TransformerLens' own that does nothing, until removed."""
+
+    def __init__(self, point: Any) -> None:
+        self.point, self.mark = point, point.add_hook(_nothing)
+
+    def remove(self) -> None:
+        """Leave the others; somebody may have removed this one, too."""
+        self.mark.hook.remove()
+        if self.mark in self.point.fwd_hooks:
+            self.point.fwd_hooks.remove(self.mark)
+
+
+def _nothing(activation: Tensor, hook: Any) -> None:
+    """What an announced hook does."""
 
 
 def _at_logits(bridge: nn.Module, _site: Site, callback: Callback) -> Handle:
@@ -171,10 +219,9 @@ def _see_converted(conversion: Any, callback: Callback, flat: Tensor) -> Tensor 
 
 def _at_heads(bridge: nn.Module, site: Site, callback: Callback) -> Handle:
     """A bridge works out each head's part only when told to."""
-    point = _point(bridge, site)
     if not _parts_heads(bridge):
-        raise unknown("site", site, [str(s) for s in sites(bridge)])
-    return Handles((_at(point, callback), _HeadsApart(bridge)))
+        raise unknown("site", site, described(sites(bridge)))
+    return Handles((_at_added(bridge, site, callback), _HeadsApart(bridge)))
 
 
 def _parts_heads(bridge: nn.Module) -> bool:
@@ -204,4 +251,7 @@ _BRIDGE: dict[Kind, Callable[[nn.Module, Site, Callback], Handle]] = {
     "resid_mid": _at_middle,
     "value": _at_value,
     "head_out": _at_heads,
+    "attn_out": _at_added,
+    "mlp_out": _at_added,
+    "mlp_act": _at_neurons,
 }

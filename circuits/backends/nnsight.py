@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from einops import einsum, rearrange
+from einops import rearrange
 from torch import Tensor, nn
 
-from circuits.sites import Kind, Site
+from circuits.sites import Kind, Site, described
 from trained.errors import BadInput, unknown
 
 from . import Callback, Handle, hf
-from .anatomy import HeadWeights, Readout
+from .anatomy import HeadWeights, Readout, Writing
 from .families import Family, family_of
-from .tap import Tap
+from .tap import Tap, scaled
 from .view import View, shown
 
 
@@ -80,7 +80,7 @@ def attach(model: Traced, site: Site, callback: Callback) -> Handle:
     if site not in model.taps:
         known = sites(model)
         if site not in known:
-            raise unknown("site", site, [str(s) for s in known])
+            raise unknown("site", site, described(known))
 
         def close() -> None:
             del model.taps[site]
@@ -121,17 +121,23 @@ def head_weights(model: Traced, layer: int) -> HeadWeights:
     return hf.head_weights(model.transformers_model, layer)
 
 
+def writing(model: Traced, layer: int) -> Writing:
+    """What a layer's heads and neurons become."""
+    return hf.writing(model.transformers_model, layer)
+
+
 def _visit_block(block: Any, family: Family, taps: Mapping[Kind, Tap]) -> None:
     """The sites of one block in the order in which it computes them."""
+    scale = family.residual_scale
     _visit_input(block, "", taps.get("resid_pre"))
     if "value" in taps or "pattern" in taps:
         _visit_attention(block.get(family.attention), taps)
     if "head_out" in taps:
-        _visit_heads(block, family, taps["head_out"])
-    _visit_output(block, family.attention_added, taps.get("attn_out"))
-    change = _visit_input(block, family.mlp_norm, taps.get("resid_mid"))
+        _visit_heads(block, family, scaled(taps["head_out"], scale))
+    _visit_output(block, family.attention_added, taps.get("attn_out"), scale)
+    change = _visit_input(block, family.middle, taps.get("resid_mid"))
     _visit_input(block, family.down_projection, taps.get("mlp_act"))
-    _visit_output(block, family.mlp_added, taps.get("mlp_out"))
+    _visit_output(block, family.mlp_added, taps.get("mlp_out"), scale)
     if change is not None:
         # The residual also goes past the norm, straight to the block's output.
         block.output = block.output + change
@@ -151,33 +157,26 @@ def _visit_input(block: Any, path: str, tap: Tap | None) -> Tensor | None:
     return edited - before
 
 
-def _visit_output(block: Any, path: str, tap: Tap | None) -> None:
+def _visit_output(block: Any, path: str, tap: Tap | None, scale: float = 1.0) -> None:
     """An attention module answers with a tuple, the rest with a tensor."""
     if tap is None:
         return
     part = block.get(path) if path else block
     output = part.output
     first, *rest = output if isinstance(output, tuple) else (output,)
-    edited = tap(first)
+    edited = scaled(tap, scale)(first)
     if edited is not None:
         part.output = (edited, *rest) if isinstance(output, tuple) else edited
 
 
-def _visit_heads(block: Any, family: Family, tap: Tap) -> None:
+def _visit_heads(block: Any, family: Family, see: Callback) -> None:
     """What each head adds; an edit replaces the projection's output by their sum."""
     projection = block.get(family.output_projection)
-    module = projection._module
     n_heads = block.get(family.attention)._module.config.num_attention_heads
     heads = rearrange(projection.input, "b pos (head d) -> b pos head d", head=n_heads)
-    added = einsum(
-        heads,
-        hf.output_weights(module, n_heads),
-        "b pos head d, head d d_model -> b pos head d_model",
-    )
-    edited = tap(added)
+    edited = see(hf.by_head(heads, projection._module))
     if edited is not None:
-        total = edited.sum(2)
-        projection.output = total if module.bias is None else total + module.bias
+        projection.output = hf.joined(edited, projection._module)
 
 
 def _visit_logits(model: Any, tap: Tap) -> None:

@@ -49,6 +49,18 @@ class Listener:
                 self.tap.close()
 
 
+def scaled(callback: Callback, scale: float) -> Callback:
+    """A callback for what is added, at a place where it is not yet multiplied."""
+    if scale == 1:
+        return callback
+
+    def see(activation: Tensor) -> Tensor | None:
+        edited = callback(activation * scale)
+        return None if edited is None else edited / scale
+
+    return see
+
+
 @dataclass
 class Bypass:
     """An edit of a residual from which two branches leave.

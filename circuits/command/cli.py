@@ -10,6 +10,7 @@ from trained.errors import unknown
 from .calibrating import add_calibrate_options, run_calibrate
 from .claim import add_claim_options, run_claim
 from .drawing import add_figure_options, run_figure
+from .examining import add_doctor_options, run_doctor
 from .inspect import add_inspect_options, run_inspect
 from .judging import (
     add_confirm_options,
@@ -22,6 +23,7 @@ from .listing import add_list_options, run_list
 from .memory import limit_memory
 from .reporting import add_report_options, run_report
 from .request import CONFIRMED, Parser, add_request_options, guarded, request_from
+from .scanning import add_scan_options, run_scan
 from .sweeping import add_sweep_options, run_sweep
 from .verifying import (
     add_diff_options,
@@ -71,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     add("claim", "all that is known of one claim", run_claim, add_claim_options)
     add("figure", "render figures of a run", run_figure, add_figure_options)
     add("inspect", "the signals on a pretrained LLM", run_inspect, add_inspect_options)
+    add("doctor", "can a model's numbers be trusted?", run_doctor, add_doctor_options)
+    add("scan", "the signals over a dataset", run_scan, add_scan_options)
     add(
         "calibrate",
         "every claim on every null: could it have failed?",

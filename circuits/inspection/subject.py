@@ -83,5 +83,9 @@ def residuals(
     parts = torch.split(columns, PROMPTS_AT_ONCE)
     for chunk, own in zip(prompts.chunks(PROMPTS_AT_ONCE), parts, strict=True):
         seen = activations(model, chunk, sites, own)
-        found.append(torch.stack([seen[site].float() for site in sites]))
+        found.append(torch.stack([_at_least_single(seen[site]) for site in sites]))
     return torch.cat(found, 1)
+
+
+def _at_least_single(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.hooks import Model, readout_of, sites_of
-from circuits.models.norms import norm_parts
+from circuits.models.norms import exact, norm_parts
 from circuits.sites import Site
 from probes.measurement import Measurement
 from trained.task import Batch
@@ -32,11 +32,12 @@ def logit_attribution(
 ) -> Measurement:
     """What each component adds to the logit of the target minus that of a wrong one.
 
-    a_c = <A c, W_U[target] - W_U[wrong]>, with A the final norm at the actual scale of
-    the example's final residual, without its bias. Components: "embedding", "L0H1" for
-    head 1 of block 0, "L0 bias" for what the attention adds beside its heads, "L0 mlp",
-    and "constant", the bias of the norm and of the unembedding. Their sum is the logit
-    difference, before the soft cap of models that have one.
+    a_c = s <A c, W_U[target] - W_U[wrong]>, with A the final norm at the actual scale
+    of the example's final residual, without its bias, and s the factor of the logits.
+    Components: "embedding", "L0H1" for head 1 of block 0, "L0 bias" for what the
+    attention adds beside its heads, "L0 mlp", and "constant", the bias of the norm and
+    of the unembedding. Their sum is the logit difference, before the soft cap of models
+    that have one.
 
     Returns:
         A Measurement with axes ("component", "example").
@@ -49,20 +50,23 @@ def logit_attribution(
     kinds = ("head_out", "attn_out", "mlp_out")
     wanted = [Site("resid_pre"), *(s for s in sites if s.kind in kinds), last]
     seen = activations(model, examples, wanted, column(examples, read_at)[:, None])
-    written = {site: value[:, 0] for site, value in seen.items()}
-    parts, final = _components(written), written[last]
+    # Hundreds of small numbers: short types would lose their sum.
+    parts = _components({site: exact(value[:, 0]) for site, value in seen.items()})
+    final = seen[last][:, 0]
     norm = norm_parts(readout.final_norm, final)
     scale = norm.inverse_scale(final)
     # W_U may be tied and huge: only the two columns are used.
     columns = readout.unembedding.mT
-    direction = columns[examples.targets] - columns[wrong]
+    direction = exact(columns[examples.targets]) - exact(columns[wrong])
+    direction = readout.scale * direction
     values = {
         name: (scale * norm.gain * norm.centre(written) * direction).sum(-1)
         for name, written in parts.items()
     }
     values["constant"] = (norm.bias * direction).sum(-1)
     if readout.bias is not None:
-        values["constant"] += readout.bias[examples.targets] - readout.bias[wrong]
+        bias = readout.bias[examples.targets] - readout.bias[wrong]
+        values["constant"] += readout.scale * bias
     return Measurement(
         torch.stack(list(values.values())),
         ("component", "example"),

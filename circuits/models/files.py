@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from circuits.backends.families import family_named
 from trained.errors import BadInput
 
 HUB_TIMEOUT = 5.0
@@ -77,6 +76,8 @@ def _folder(name: str, dtype: torch.dtype) -> Path | None:
 def _from_files(name: str, how: Loading, *, local: bool = True) -> tuple[Any, Any]:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    from circuits.backends.families import family_of
+
     # False, not None: with None transformers asks on the terminal and waits.
     common = {"local_files_only": local, "trust_remote_code": False}
     spread = {"device_map": "auto"} if how.device == "spread" else {}
@@ -84,7 +85,8 @@ def _from_files(name: str, how: Loading, *, local: bool = True) -> tuple[Any, An
         config = AutoConfig.from_pretrained(name, **common)
         if how.families:
             # Before the weights, which may be a long download.
-            family_named(config.model_type)
+            with torch.device("meta"):
+                family_of(AutoModelForCausalLM.from_config(config))
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
         with _bars(shown=not local):
             hf = AutoModelForCausalLM.from_pretrained(

@@ -1,5 +1,6 @@
 """A causal language model opened for observation, whatever library reaches into it."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -113,6 +114,7 @@ class LanguageModel:
 
     def token(self, text: str) -> int:
         """The id of a text that is one token; `BadInput` names its pieces if not."""
+        _require_text(text)
         pieces = self.tokenizer.encode(text, add_special_tokens=False)
         if len(pieces) != 1:
             shown = self.tokenizer.convert_ids_to_tokens(pieces)
@@ -120,6 +122,7 @@ class LanguageModel:
         return int(pieces[0])
 
     def _encode(self, text: str) -> list[int]:
+        _require_text(text)
         row = self.tokenizer(text)["input_ids"]
         if not row:
             raise BadInput("a prompt is empty")
@@ -140,10 +143,20 @@ class LanguageModel:
         ]
 
 
+def _require_text(text: str) -> None:
+    """Refuse half of a surrogate pair, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{text[:40]!a} is not text: {error.reason}") from None
+
+
 def from_hf(hf: nn.Module, tokenizer: Any, name: str) -> LanguageModel:
     """A transformers model of a known family, observed as it is."""
     readout = backend_of(hf).readout(hf)
-    config: Any = hf.config
+    # A multimodal model's decoder has a configuration of its own.
+    whole: Any = hf.config
+    config = whole.get_text_config(decoder=True)
     return LanguageModel(
         name=name,
         module=hf,
@@ -194,6 +207,21 @@ def from_bridge(bridge: Any, tokenizer: Any, name: str) -> LanguageModel:
         readout=readout,
         run=run,
     )
+
+
+def behind(module: Any) -> tuple[str, Any]:
+    """The backend of an opened model and the transformers model in it."""
+    if hasattr(module, "original_model"):
+        return "bridge", module.original_model
+    if hasattr(module, "transformers_model"):
+        return "nnsight", module.transformers_model
+    return "hf", module
+
+
+def sharing(hf: nn.Module) -> Any:
+    """A copy of a model, module by module, that shares its weights."""
+    tensors = (*hf.parameters(), *hf.buffers())
+    return copy.deepcopy(hf, {id(tensor): tensor for tensor in tensors})
 
 
 def _padded(

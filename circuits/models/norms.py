@@ -44,17 +44,24 @@ class NormParts:
 
         `BadInput` if the norm is not of the form that its parts say.
         """
-        wanted, shape = self.norm(states) - self.bias, self.gain * self.centre(states)
+        # Squares do not fit into short types.
+        wanted = exact(self.norm(states)) - self.bias
+        shape = self.gain * self.centre(exact(states))
         size = shape.square().sum(-1, keepdim=True)
         inverse = (wanted * shape).sum(-1, keepdim=True) / size.clamp(min=1e-30)
         error = (inverse * shape - wanted).abs().max()
-        if error > _tolerance(states) * wanted.abs().max():
+        if not error <= _tolerance(states) * wanted.abs().max():
             raise BadInput("the norm is neither a LayerNorm nor an RMSNorm")
         return inverse
 
     def normalised(self, states: States) -> States:
         """The states as the norm leaves them, before gain and bias."""
         return self.inverse_scale(states) * self.centre(states)
+
+
+def exact(values: Tensor) -> Tensor:
+    """In a type that adds no error to those of short ones."""
+    return values if values.dtype == torch.float64 else values.float()
 
 
 @torch.no_grad()

@@ -16,6 +16,7 @@ from trained.errors import unknown
 from .contract import check_model
 from .files import Loading, load
 from .language_model import LanguageModel, from_bridge, from_hf, run_hf
+from .language_model import behind as behind
 
 BACKENDS = ("hf", "bridge", "nnsight")
 DTYPES = {
@@ -48,11 +49,11 @@ def open(
     """
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
-    precision = _dtype(dtype)
+    precision = dtype_named(dtype)
     place = device if device == "spread" else device_named(device)
     how = Loading(precision, place, families=backend != "bridge")
     hf, tokenizer = load(str(name_or_path), how)
-    model = _opened(str(name_or_path), hf, tokenizer, backend)
+    model = opened(str(name_or_path), hf, tokenizer, backend)
     check_model(model)
     return model
 
@@ -68,7 +69,7 @@ def wrap(
         raise unknown("backend", backend, BACKENDS)
     if backend != "hf":
         hf = copy.deepcopy(hf)
-    return _opened(name, hf, tokenizer, backend)
+    return opened(name, hf, tokenizer, backend)
 
 
 def random_twin(model: LanguageModel, seed: int) -> LanguageModel:
@@ -87,10 +88,11 @@ def random_twin(model: LanguageModel, seed: int) -> LanguageModel:
         twin = AutoModelForCausalLM.from_config(config, dtype=parameter.dtype)
     name = f"{model.name}, random weights {seed}"
     twin = twin.eval().requires_grad_(False).to(parameter.device)
-    return _opened(name, twin, model.tokenizer, backend)
+    return opened(name, twin, model.tokenizer, backend)
 
 
-def _dtype(dtype: str | torch.dtype) -> torch.dtype:
+def dtype_named(dtype: str | torch.dtype) -> torch.dtype:
+    """The type of weights that a name stands for."""
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype not in DTYPES:
@@ -98,7 +100,7 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     return DTYPES[dtype]
 
 
-def _opened(name: str, hf: Any, tokenizer: Any, backend: str) -> LanguageModel:
+def opened(name: str, hf: Any, tokenizer: Any, backend: str) -> LanguageModel:
     """The model behind its backend, which may rebuild `hf`."""
     if backend == "bridge":
         return from_bridge(_bridge(hf), tokenizer, name)
@@ -119,12 +121,3 @@ def _bridge(hf: Any) -> Any:
 
     architecture = type(hf).__name__
     return build_bridge_from_module(hf, architecture, hf_config=hf.config).eval()
-
-
-def behind(module: Any) -> tuple[str, Any]:
-    """The backend of an opened model and the transformers model in it."""
-    if hasattr(module, "original_model"):
-        return "bridge", module.original_model
-    if hasattr(module, "transformers_model"):
-        return "nnsight", module.transformers_model
-    return "hf", module

@@ -15,8 +15,8 @@ from trained.store import Run
 from trained.trainer import Engine
 from trained.training import restore, train
 
-from .language_model import LanguageModel
-from .open import behind, wrap
+from .language_model import LanguageModel, behind
+from .open import wrap
 
 
 def fine_tuned(

@@ -292,7 +292,7 @@ def test_a_layer_that_does_not_exist_is_refused_with_the_sites_there_are(
     tiny_decoder: Decoder, site: Site
 ) -> None:
     message = (
-        rf"unknown site '{site.kind}\[{site.layer}\]'; choose from: resid_pre\[0\]"
+        rf"unknown site '{site.kind}\[{site.layer}\]'; choose from: resid_pre\[0..1\]"
     )
     with pytest.raises(BadInput, match=message), record(tiny_decoder, [site]):
         pass

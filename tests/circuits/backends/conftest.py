@@ -1,11 +1,11 @@
-"""Every family behind every backend."""
+"""Every layout behind every backend; all families are in test_doctor."""
 
 import pytest
 
-from tests.random_models import CONFIGS
+from tests.random_models import LAYOUTS
 
 
-@pytest.fixture(params=sorted(CONFIGS))
+@pytest.fixture(params=LAYOUTS)
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

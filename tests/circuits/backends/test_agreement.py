@@ -220,7 +220,8 @@ def test_heads_are_patterns_times_values_and_sum_to_the_attention(
     for layer, block in enumerate(pristine.get_submodule(layout.blocks)):
         projection = block.get_submodule(layout.output_projection)
         pattern, value = seen[Site("pattern", layer)], seen[Site("value", layer)]
-        weights = hf.output_weights(projection, pattern.shape[1])
+        scale = layout.residual_scale
+        weights = scale * hf.output_weights(projection, pattern.shape[1])
         group = pattern.shape[1] // value.shape[2]
         value = repeat(value, "b key kv d -> b key (kv group) d", group=group)
         axes = "b h q k, b k h d, h d m -> b q h m"
@@ -228,7 +229,7 @@ def test_heads_are_patterns_times_values_and_sum_to_the_attention(
         found = seen[Site("head_out", layer)]
         require_close(found[prompts.mask], heads[prompts.mask], layer)
         total = found.sum(2)
-        total = total if projection.bias is None else total + projection.bias
+        total = total if projection.bias is None else total + scale * projection.bias
         if layout.attention_added != layout.attention:
             total = block.get_submodule(layout.attention_added)(total)
         attention = seen[Site("attn_out", layer)]

@@ -28,7 +28,7 @@ from circuits.sites import Kind, Site
 from tests.random_models import CONFIGS, N_LAYERS, letter_tokenizer, random_model
 from trained.task import Batch
 
-WINDOWS = ("gemma2", "gemma3", "mistral")
+WINDOWS = ("gemma2", "gemma3", "gemma3_inside", "mistral", "mixtral", "phi3")
 INSIDE: tuple[Kind, ...] = ("resid_mid", "attn_out", "mlp_act", "mlp_out")
 WRONG = torch.tensor([9, 8, 7])
 METRICS = {"two columns": logit_difference(WRONG), "vocabulary": target_log_prob}
@@ -127,7 +127,7 @@ def test_windows_that_hold_the_prompts_are_no_hindrance(
 
     def wide() -> Any:
         found = config()
-        found.sliding_window = 11
+        found.get_text_config().sliding_window = 11
         return found
 
     monkeypatch.setitem(CONFIGS, family, wide)

@@ -190,3 +190,26 @@ def lendable(rows: Sequence[Row]) -> list[Row]:
         for row in rows
         if any(e2 != row.e2 and e3 != row.e3 for e2, e3 in answers[row.r2])
     ]
+
+
+def as_prompts(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The two-hop questions as rows for `reasonscope scan`.
+
+    The subject is a role, and questions are grouped by what is asked of the bridge.
+    """
+    return [
+        {
+            "prompt": row.two_hop,
+            "answer": f" {row.e3}",
+            "roles": {"subject": _span(row.two_hop, row.e1)},
+            "group": row.r2,
+        }
+        for row in rows
+    ]
+
+
+def _span(text: str, phrase: str) -> list[int]:
+    start = text.find(phrase)
+    if start < 0:
+        raise BadInput(f"'{text}' does not name its subject '{phrase}'")
+    return [start, start + len(phrase)]

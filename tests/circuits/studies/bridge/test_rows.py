@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from circuits.datasets.dataset import dataset_of
 from circuits.studies.bridge.llm.landmarks import landmarks
 from circuits.studies.bridge.llm.rows import (
     Drawn,
     Row,
+    as_prompts,
     draw,
     lendable,
     lenders,
@@ -126,3 +128,13 @@ def test_the_landmarks_tell_nothing() -> None:
     known: dict[tuple[str, str], str] = {}
     for r in rows:
         assert known.setdefault((r.e2, r.r2), r.e3) == r.e3
+
+
+def test_questions_can_be_scanned() -> None:
+    found = dataset_of(as_prompts(landmarks()))
+    assert len(found) == len(landmarks())
+    first = dataset_of(as_prompts([PERU])).rows[0]
+    assert (first.answers, first.group) == ((" Lima",), "capital")
+    assert first.prompt[slice(*first.roles["subject"])] == "Machu Picchu"
+    with pytest.raises(BadInput, match="does not name its subject"):
+        as_prompts([replace(PERU, e1="Cusco")])

@@ -1,0 +1,1 @@
+"""Prompts in files: what the rows may hold, and how each format is read."""

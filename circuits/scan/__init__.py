@@ -1,0 +1,1 @@
+"""The signals over a dataset, in shards that are whole or absent."""
