@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
-from probes.figures import OKABE_ITO, heatmap
+from probes.figures import DASHES, OKABE_ITO, heatmap
 from probes.measurement import Measurement
 
 from .summary import EVERY, Record
@@ -98,9 +98,11 @@ def patching_figure(records: Sequence[Record]) -> Figure:
     figure = Figure((6.4, 4.2), layout="constrained")
     ax = figure.subplots()
     places = dict.fromkeys(record["place"] for record in records)
-    for place, colour in zip(places, cycle(OKABE_ITO), strict=False):
+    for place, colour, dash in zip(
+        places, cycle(OKABE_ITO), cycle(DASHES), strict=False
+    ):
         own = [record for record in records if record["place"] == place]
-        _line(ax, own, "recovery", shown(place), colour)
+        _line(ax, own, "recovery", shown(place), colour, linestyle=dash)
         _line(ax, own, "null_recovery", "", colour, **NULL)
     _finish(ax, "restored by the residual (dotted: elsewhere)", "share of the answer")
     return figure
@@ -129,6 +131,7 @@ def attribution_figure(records: Sequence[Record]) -> Figure:
     ax.set_yticks(heights, [record["component"] for record in some], fontsize=9)
     ax.set_xlabel("logit of the answer over the corrupt answer's")
     ax.set_title("largest direct attributions", fontsize=12)
+    ax.margins(y=0.01)
     ax.spines[["top", "right"]].set_visible(False)
     return figure
 

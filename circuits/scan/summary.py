@@ -22,7 +22,7 @@ EVERY = "all"
 
 REDUCED = {
     "lens": ("log_prob", "first_log_prob", "null_log_prob", "said", "log_rank"),
-    "patching": ("change", "null_change", "gap"),
+    "patching": ("change", "null_change", "gap", "product", "null_product"),
     "state": ("norm",),
 }
 """What is averaged in place of a table's own values."""
@@ -62,9 +62,7 @@ def _records(kind: str, files: Iterable[Path]) -> list[Record]:
         sums = _sums(frame, axes, values)
         total = sums if total is None else total.add(sums, fill_value=0)
     assert total is not None
-    means = _means(total, values)
-    if kind == "patching":
-        means = _shares(means)
+    means = _shares(total) if kind == "patching" else _means(total, values)
     order = means.index.get_level_values("group") != EVERY
     rows = means.iloc[np.argsort(order, kind="stable")].reset_index()
     return [_record(row) for row in rows.to_dict("records")]
@@ -74,11 +72,10 @@ def _reduced(kind: str, frame: pd.DataFrame) -> pd.DataFrame:
     if kind == "lens":
         return _answers(frame)
     if kind == "patching":
-        return frame.assign(
-            change=frame["patched"] - frame["corrupt"],
-            null_change=frame["null_patched"] - frame["corrupt"],
-            gap=frame["clean"] - frame["corrupt"],
-        )
+        change, gap = (frame[v] - frame["corrupt"] for v in ("patched", "clean"))
+        null = frame["null_patched"] - frame["corrupt"]
+        found = {"change": change, "null_change": null, "gap": gap}
+        return frame.assign(**found, product=change * gap, null_product=null * gap)
     if kind == "state":
         norms = [float(np.linalg.norm(state)) for state in frame["state"]]
         return frame.drop(columns="state").assign(norm=np.array(norms, float))
@@ -141,13 +138,20 @@ def _means(total: pd.DataFrame, values: Sequence[str]) -> pd.DataFrame:
     return found
 
 
-def _shares(means: pd.DataFrame) -> pd.DataFrame:
-    """Changes of the metric as shares of the gap between clean and corrupt."""
-    found = means[["n", "gap", "gap_se"]].copy()
-    for name, change in (("recovery", "change"), ("null_recovery", "null_change")):
-        for end in ("", "_se"):
-            found[f"{name}{end}"] = means[f"{change}{end}"] / means["gap"].abs()
-        found[name] *= np.sign(means["gap"])
+def _shares(total: pd.DataFrame) -> pd.DataFrame:
+    """Ratios of means R = sum c / sum g of the change and the gap, and their errors.
+
+    The error of a ratio estimator: sqrt(sum (c - R g)^2 / (n (n - 1))) / |mean g|.
+    """
+    found = _means(total, ["gap"])
+    n, gap = total["n gap"], total["sum gap"]
+    for name, null in (("recovery", ""), ("null_recovery", "null_")):
+        share = total[f"sum {null}change"] / gap
+        squares = total[f"square {null}change"] + share**2 * total["square gap"]
+        squares -= 2 * share * total[f"sum {null}product"]
+        spread = squares.clip(lower=0) / (n * (n - 1)).where(n > 1)
+        found[name] = share
+        found[f"{name}_se"] = np.sqrt(spread) / (gap / n).abs()
     return found
 
 
