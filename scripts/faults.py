@@ -21,14 +21,15 @@ from tests.faults.kills import (
     killed_judging,
     killed_library,
     killed_reports,
+    killed_scans,
     killed_training,
     trained,
     two_at_once,
 )
 from tests.faults.tally import Row, hashes, table
 
-TRIES = 6
-"""Of each of thirteen kinds of kill."""
+TRIES = 4
+"""Of each of twenty kinds of kill."""
 
 
 def campaign(folder: Path, tries: int) -> Iterator[Row]:
@@ -37,12 +38,13 @@ def campaign(folder: Path, tries: int) -> Iterator[Row]:
     whole = hashes(reference)
     yield from edited_runs(reference.path, folder)
     yield edited_states(folder)
-    yield from fuzz.campaign(reference, folder / "fuzz", tries * 3400)
+    yield from fuzz.campaign(reference, folder / "fuzz", tries * 5000)
     yield interrupted_hooks(2000)
     yield from killed_training(folder, tries, whole)
     yield from killed_library(folder, tries)
     yield from killed_judging(folder, tries)
     yield from killed_reports(folder, tries)
+    yield from killed_scans(folder, tries)
     yield two_at_once(folder, tries, whole)
     if can_mount(folder):
         yield full_disks(folder, KILOBYTES, whole)

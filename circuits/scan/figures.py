@@ -10,13 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
-from probes.figures import DASHES, OKABE_ITO, heatmap
+from probes.figures import OKABE_ITO, heatmap
 from probes.measurement import Measurement
 
 from .summary import EVERY, Record
 
 MOST_PANELS = 9
 SHOWN_COMPONENTS = 16
+
+DASHES = ("-", "--", "-.")
+"""Alternate between places, so that two equal curves are both seen."""
 
 NULL = {"linestyle": ":", "linewidth": 1.6}
 """How a null is drawn: dotted, in the colour of what it belongs to."""

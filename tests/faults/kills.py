@@ -10,6 +10,7 @@ from pathlib import Path
 from circuits.command.request import NOT_CONFIRMED
 from circuits.study import Request
 from circuits.training import prepare, train_run
+from tests.random_models import letter_tokenizer, random_model
 from trained.store import Run
 
 from . import processes
@@ -153,6 +154,46 @@ def killed_reports(folder: Path, tries: int) -> Iterator[Row]:
                 complaints.append("the page is not whole")
             row.add(found.said, complaints)
         yield row
+
+
+def killed_scans(folder: Path, tries: int) -> Iterator[Row]:
+    """`scan` with two workers, ended and repeated with one: the same bytes."""
+    source, place = random.Random(4), folder / "scanned"
+    model = random_model("gpt2")
+    model.save_pretrained(place / "model")
+    letter_tokenizer().save_pretrained(place / "model")
+    letters = ({"prompt": f"{a} {b} c", "answer": "d"} for a in "abcd" for b in "abcd")
+    text = "".join(f"{json.dumps(row)}\n" for row in letters) * 40
+    (place / "data.jsonl").write_text(text)
+
+    def command(out: Path, workers: int) -> list[str]:
+        given = (str(place / "model"), str(place / "data.jsonl"), "-o", str(out))
+        return [*COMMAND, "scan", *given, "--workers", str(workers)]
+
+    assert processes.run(command(place / "whole", 1)).code == 0
+    for number, target in KILLS:
+        row = Row(f"scanning, {number.name} to the {target}")
+        for index in range(tries):
+            out = place / f"{number.name}-{target}-{index}"
+            found = processes.ended(
+                command(out, 2),
+                number,
+                target,
+                ready=lambda out=out: any(out.glob("*/*.parquet")),
+                pause=source.uniform(0.0, 0.5),
+            )
+            again, complaints = processes.run(command(out, 1)), list(found.complaints)
+            if again.code != 0:
+                complaints.append(f"repeated: exit code {again.code}: {again.said}")
+            if _shards(out) != _shards(place / "whole"):
+                complaints.append("the bytes are not those of the unbroken scan")
+            row.add(found.said + again.said, complaints)
+        yield row
+
+
+def _shards(folder: Path) -> dict[str, bytes]:
+    files = sorted(folder.glob("*/*.parquet"))
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def _judged(file: Path) -> list[object]:

@@ -158,6 +158,7 @@ def test_shards_are_equal_and_as_few_as_can_be() -> None:
     assert Settings(("mlp_out:3",)).sites["mlp_out:3"] == rs.Site("mlp_out", 3)
 
 
+@pytest.mark.slow
 def test_killed_with_two_workers_and_resumed_alone_gives_the_same_bytes(
     model: LanguageModel, rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:
