@@ -81,8 +81,8 @@ def cluster_from(options: argparse.Namespace) -> Cluster | None:
         raise unknown("executor", options.executor, EXECUTORS)
     if options.executor == "ray":
         return Cluster(options.address, options.cpus, options.gpus)
-    if options.address is not None:
-        raise BadInput("--address goes with --executor ray")
+    if (options.address, options.cpus, options.gpus) != (None, 1.0, 0.0):
+        raise BadInput("--address, --cpus and --gpus go with --executor ray")
     return None
 
 

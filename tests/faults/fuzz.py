@@ -1,7 +1,7 @@
 """Hostile input by the thousand: taken, or refused with one documented error.
 
 Each try draws a request, a stored file or a prompt that is damaged at random, under a
-limit of memory. What counts as lost: a damaged file that is read as if it were whole.
+limit of memory. What counts as lost: a damaged run that is read with other weights.
 """
 
 import contextlib
@@ -220,7 +220,7 @@ def stored_runs(run: Run, folder: Path, tries: int) -> Row:
 
 
 def measurements(folder: Path, tries: int) -> Row:
-    """A damaged Measurement: `ValueError`, or what it was."""
+    """A damaged Measurement: read, or `ValueError`; it has no hash of its values."""
     file = Measurement(
         torch.arange(6.0).reshape(2, 3),
         ("layer", "pos"),

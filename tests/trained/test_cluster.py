@@ -53,9 +53,9 @@ def slow_then_write(task: tuple[Path, int]) -> int:
     """Say where it runs, wait to be killed the first time, then do the work."""
     folder, index = task
     with (folder / f"tries-{index}").open("a") as file:
-        file.write(f"{os.getpid()}\n")
-    if len((folder / f"tries-{index}").read_text().split()) == 1:
-        time.sleep(30.0)
+        file.write(f"{os.getpid()} {ray.get_runtime_context().get_node_id()}\n")
+    if len((folder / f"tries-{index}").read_text().splitlines()) == 1:
+        time.sleep(20.0)
     (folder / f"done-{index}").write_text(str(index))
     return index
 
@@ -98,7 +98,7 @@ def test_a_worker_and_a_node_that_are_killed_cost_nothing(
 ) -> None:
     """Each of two tasks loses its place once: one its process, one its node."""
     nodes.add_node(num_cpus=1)
-    lost = nodes.add_node(num_cpus=1, resources={"doomed": 1})
+    lost = nodes.add_node(num_cpus=1)
     ended: list[Result] = []
 
     def done(_task: object, result: Result) -> tuple[()]:
@@ -109,20 +109,30 @@ def test_a_worker_and_a_node_that_are_killed_cost_nothing(
 
     hurt = threading.Thread(target=_hurt, args=(nodes, lost, tmp_path))
     hurt.start()
-    Cluster(nodes.address)(slow_then_write, [(tmp_path, i) for i in range(3)], done)
+    Cluster(nodes.address)(slow_then_write, [(tmp_path, i) for i in range(NODES)], done)
     hurt.join()
-    assert sorted(result.value for result in ended) == [0, 1, 2]
-    tries = [len((tmp_path / f"tries-{i}").read_text().split()) for i in range(3)]
-    assert max(tries) >= 2
-    assert all((tmp_path / f"done-{i}").read_text() == str(i) for i in range(3))
+    assert sorted(result.value for result in ended) == list(range(NODES))
+    tries = [_tries(tmp_path, i) for i in range(NODES)]
+    assert sum(len(lines) >= 2 for lines in tries) == 2
+    assert all((tmp_path / f"done-{i}").read_text() == str(i) for i in range(NODES))
+
+
+NODES = 4
+"""As many as tasks, so that each has one to lose."""
+
+
+def _tries(folder: Path, index: int) -> list[str]:
+    file = folder / f"tries-{index}"
+    return file.read_text().splitlines() if file.exists() else []
 
 
 def _hurt(nodes: Any, lost: Any, folder: Path) -> None:
-    """Kill the process of the first task, then the node."""
-    while not (folder / "tries-0").exists():
+    """Kill a node with its task, and the process of a task elsewhere."""
+    while not all(_tries(folder, index) for index in range(NODES)):
         time.sleep(0.1)
-    time.sleep(1.0)
-    os.kill(int((folder / "tries-0").read_text().split()[0]), signal.SIGKILL)
+    places = [_tries(folder, index)[0].split() for index in range(NODES)]
+    elsewhere = next(pid for pid, node in places if node != lost.node_id)
+    os.kill(int(elsewhere), signal.SIGKILL)
     nodes.remove_node(lost, allow_graceful=False)
 
 

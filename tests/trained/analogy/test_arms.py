@@ -74,22 +74,13 @@ def test_what_claims_look_back_at_is_saved():
     assert by_name(Config(ours=False))["gpt-AS_E"].save_steps == ()
 
 
-@pytest.mark.parametrize(
-    ("preset", "kinds"), [("quick", ("gpt", "relu")), ("paper", ("gpt",))]
-)
-def test_every_curriculum_takes_as_many_steps(preset, kinds):
+@pytest.mark.parametrize("preset", ["quick", "paper"])
+def test_every_curriculum_of_gpt_and_relu_takes_as_many_steps(preset):
     """They ended at the paper's loss, which made Table 5's column a tautology."""
     for name, arm in by_name(PRESETS[preset].config).items():
-        if name.startswith(kinds):
+        if name.startswith(("gpt", "relu")):
             assert {stage.stop_below for stage in arm.stages} == {None}
             assert len({stage.steps for stage in arm.stages}) == 1
-
-
-def test_the_relu_block_of_the_paper_preset_ends_at_table_4s_loss():
-    """No claim reads its loss; quick compares after equal steps."""
-    for name, arm in by_name(PRESETS["paper"].config).items():
-        if name.startswith("relu"):
-            assert {stage.stop_below for stage in arm.stages} == {0.0135}
 
 
 def test_plain_descent_takes_its_steps_once():
