@@ -300,8 +300,8 @@ PAPER = Config(
 24 tuples at width 108; `gpt.n_entities=100 gpt.width=420` (768) is for a GPU. Rate,
 steps and init of the 12 layers: of seven settings on seed 100 the one with which joint
 training, SA and bridges all transfer and the first and last align by 0.95. The ReLU
-block: steps in proportion to the tuples (quick's 200 are too few for 100 tuples; seeds
-100 and 101, `results/analogy-search.json`); `relu.loss=0.0135`, Table 4's, is cheaper."""
+block: steps in proportion to the tuples (quick's 200 are too few for 100 tuples: seeds
+100, 101, `results/analogy-search.json`); `relu.loss=0.0135`, Table 4's, is cheaper."""
 
 ZOO = Config(
     ours=False,

@@ -21,8 +21,8 @@ ANSWERED = ">= 0.98"
 
 RELU_STEPS = (
     "At n = 100: 700 steps in place of 200, as joint training had not fitted after 200"
-    " on seeds 301 to 303 (chosen on seeds 100 and 101); relu.loss, if set, ends a phase"
-    " earlier, so that curricula are not compared after equal steps"
+    " on seeds 301 to 303 (chosen on seeds 100 and 101); relu.loss, if set, ends a"
+    " phase earlier, so that curricula are not compared after equal steps"
 )
 
 
