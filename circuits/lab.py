@@ -120,8 +120,10 @@ class Lab(Remembering):
     def arm(self, name: str) -> Arm:
         """An arm that was trained, or the twin that stands in for it here."""
         found = self.arms.get(name + self.twin)
-        if found is None or not self.run.is_done(found.name):
+        if found is None or not self.run.is_stored(found.name):
             raise NotTested(f"this run has no arm {name}{self.twin}")
+        for seed, reason in self.run.failed(found.name).items():
+            raise NotTested(f"arm {found.name} lacks seed {seed}: {reason}")
         return found
 
     @once

@@ -20,6 +20,7 @@ from typing import (
     Literal,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -29,6 +30,8 @@ from .errors import BadInput, unknown
 
 Config = TypeVar("Config")
 """Any frozen dataclass; dataclasses have no common base to bind to."""
+
+_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 def override(config: Config, assignments: Iterable[str]) -> Config:
@@ -127,9 +130,10 @@ def from_dict(kind: type[Config], mapping: Mapping[str, Any]) -> Config:
     for key in mapping:
         if key not in hints:
             raise unknown("config key", key, hints)
+    values = {key: _typed(mapping[key], hints[key], key) for key in mapping}
     try:
-        return kind(**{key: _typed(mapping[key], hints[key]) for key in mapping})
-    except (TypeError, AttributeError) as error:
+        return kind(**values)
+    except TypeError as error:
         raise BadInput(f"config {dict(mapping)} does not fit: {error}") from error
 
 
@@ -162,10 +166,27 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _typed(value: Any, hint: Any) -> Any:
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return from_dict(hint, value)
-    return tuple(value) if get_origin(hint) is tuple else value
+def _typed(value: Any, hint: Any, key: str) -> Any:
+    """A value out of JSON, as the field's type has it; `BadInput` if it cannot be."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return from_dict(cast(type, hint), value)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_typed(item, inner[0], key) for item in value)
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        return _typed(value, next(arg for arg in inner if arg is not type(None)), key)
+    if origin is Literal and value in inner:
+        return value
+    # True is an int to Python, and a whole number may stand for a float.
+    fits = (int, float) if hint is float else hint
+    is_bool = isinstance(value, bool)
+    if origin is None and isinstance(value, fits) and is_bool == (hint is bool):
+        return value
+    others = {tuple: "a list", Literal: f"one of {inner}", None: "a group of values"}
+    wanted = _NAMES.get(hint) or others[origin]
+    raise BadInput(f"{key}={value!r}: expected {wanted}")
 
 
 def _parse(text: str, hint: Any, key: str) -> Any:
@@ -188,13 +209,12 @@ def _parse(text: str, hint: Any, key: str) -> Any:
 def _parse_scalar(text: str, hint: Any, key: str) -> Any:
     if hint is bool:
         if text.lower() not in ("true", "false"):
-            raise BadInput(f"{key}={text}: expected true or false")
+            raise BadInput(f"{key}={text}: expected {_NAMES[bool]}")
         return text.lower() == "true"
     try:
         return hint(text)
     except ValueError as error:
-        name = {"int": "a whole number", "float": "a number"}[hint.__name__]
-        raise BadInput(f"{key}={text}: expected {name}") from error
+        raise BadInput(f"{key}={text}: expected {_NAMES[hint]}") from error
 
 
 @dataclass(frozen=True)

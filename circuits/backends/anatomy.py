@@ -1,7 +1,7 @@
 """What a backend can say of the inside of a model, in words that all of them share."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from trained.errors import unknown
+from trained.interrupts import Holding
 
 Block = TypeVar("Block")
 
@@ -145,12 +146,11 @@ class Resumption:
             return (residual, *inputs[1:])
 
         first = block_at(self.blocks, layer)
-        with ExitStack() as stack:
-            stack.enter_context(skipping(self.blocks[:layer]))
+        with Holding() as held:
+            held.enter_context(skipping(self.blocks[:layer]))
             # Before those who listen to the block's input.
-            entry = first.register_forward_pre_hook(enter, prepend=True)
-            stack.callback(entry.remove)
-            stack.enter_context(self._at(places))
+            held.add(first.register_forward_pre_hook, enter, prepend=True)
+            held.enter_context(self._at(places))
             yield
 
     @contextmanager
@@ -167,22 +167,19 @@ class Resumption:
         def widen(_module: nn.Module, _inputs: Any, logits: Tensor) -> Tensor:
             return logits.expand(-1, length, -1)
 
-        before = self.narrow.register_forward_pre_hook(narrow)
-        # Before those who listen to the logits.
-        after = self.widen.register_forward_hook(widen, prepend=True)
-        try:
+        with Holding() as held:
+            held.add(self.narrow.register_forward_pre_hook, narrow)
+            # Before those who listen to the logits.
+            held.add(self.widen.register_forward_hook, widen, prepend=True)
             yield
-        finally:
-            before.remove()
-            after.remove()
 
 
 @contextmanager
 def skipping(blocks: Sequence[nn.Module]) -> Iterator[None]:
     """Let passes in the block leave out some blocks of a model."""
-    with ExitStack() as stack:
+    with Holding() as held:
         for block in blocks:
-            stack.callback(_restore, block, vars(block).get("forward"))
+            held.callback(_restore, block, vars(block).get("forward"))
             block.forward = _skip
         yield
 

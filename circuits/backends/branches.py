@@ -8,13 +8,15 @@ none sees another.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from trained.interrupts import Holding
 
 from .anatomy import skipping
 
@@ -118,8 +120,8 @@ class Branching:
         def nothing(_module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
             return inputs[0][:, :0]
 
-        handle = self.unembedding.register_forward_pre_hook(nothing)
-        try:
+        with Holding() as held:
+            held.add(self.unembedding.register_forward_pre_hook, nothing)
             self.model(
                 input_ids=tokens,
                 attention_mask=mask,
@@ -127,8 +129,6 @@ class Branching:
                 past_key_values=cache,
                 use_cache=True,
             )
-        finally:
-            handle.remove()
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,14 +199,11 @@ class StoredRun:
             last.append(output[0] if isinstance(output, tuple) else output)
 
         blocks = self.of.blocks
-        with ExitStack() as stack:
-            stack.enter_context(skipping(blocks[:layer]))
-            for handle in (
-                # Before those who listen to the block's input.
-                blocks[layer].register_forward_pre_hook(enter, prepend=True),
-                blocks[-1].register_forward_hook(keep),
-            ):
-                stack.callback(handle.remove)
+        with Holding() as held:
+            held.enter_context(skipping(blocks[:layer]))
+            # Before those who listen to the block's input.
+            held.add(blocks[layer].register_forward_pre_hook, enter, prepend=True)
+            held.add(blocks[-1].register_forward_hook, keep)
             yield last
 
     @contextmanager
@@ -225,12 +222,7 @@ class StoredRun:
             whole[:, layout.ends.to(output.device)] = output
             return whole
 
-        handles = (
-            self.of.last_mlp.register_forward_pre_hook(narrow),
-            self.of.last_mlp.register_forward_hook(widen),
-        )
-        try:
+        with Holding() as held:
+            held.add(self.of.last_mlp.register_forward_pre_hook, narrow)
+            held.add(self.of.last_mlp.register_forward_hook, widen)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()

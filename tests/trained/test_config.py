@@ -85,7 +85,22 @@ def test_a_stored_configuration_with_impossible_sizes_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "mapping", [{"width": "wide"}, {"width": None}, {"tags": 3}, {"width": math.nan}]
+    "mapping",
+    [
+        {"width": "wide"},
+        {"width": None},
+        {"width": True},
+        {"width": 7.0},
+        {"width": math.nan},
+        {"rate": "1"},
+        {"rate": False},
+        {"tags": 3},
+        {"tags": "xy"},
+        {"tags": ["x", 3]},
+        {"fast": 1},
+        {"limit": "3"},
+        {"rule": ["gd"]},
+    ],
 )
 def test_a_stored_configuration_with_a_wrong_type_is_refused(
     mapping: dict[str, object],

@@ -177,7 +177,7 @@ def test_a_damaged_run_is_refused(
         ({"study": "chess"}, "unknown study 'chess'"),
         ({"config": {"depth": 3}}, "unknown config key 'depth'"),
         ({"config": {"width": 0}}, "width=0: choose 1 to 99"),
-        ({"config": {"width": "wide"}}, "config"),
+        ({"config": {"width": "wide"}}, "width='wide': expected a whole number"),
         ({"config": {"width": 9}}, "was changed since arm net was trained"),
         ({"seeds": [0, 7]}, "has the seeds [301, 302, 303], not [0, 7]"),
     ],
@@ -482,5 +482,6 @@ def test_a_seed_that_fails_is_named_and_the_other_studies_are_judged(
     assert json.loads((run / "net" / "arm.json").read_text())["seeds"] == [0, 4]
     assert main(["probe", str(run)]) == 2
     assert "is not trained yet: net" in capsys.readouterr().err
-    assert main(["probe", str(run), "--partial"]) in (0, 1)
+    assert main(["probe", str(run), "--partial", "--json", "y.json"]) in (0, 1)
+    assert "arm net lacks seed 1: its loss is not finite" in Path("y.json").read_text()
     assert main(["train", DIVERGING, "--jobs", "1", "--seeds", "0,1,4"]) == 3
