@@ -112,7 +112,7 @@ def requests(tries: int) -> Row:
                 words += [option, source.choice(WORDS)]
         with contextlib.suppress(*REFUSED), contextlib.redirect_stdout(io.StringIO()):
             options = _parser().parse_args(words)
-            name = getattr(options, "study", None) or options.studies[0]
+            name = options.study if "study" in options else options.studies[0]
             request = request_from(name, options)
             find(request.study)
         return "", []

@@ -100,7 +100,7 @@ def _match(config: Config) -> Claim:
         ),
         weight=2,
         not_tested=unseparated(config),
-        revised="Step 14: of seeds whose L_x differ, two at least; that every seed's do"
+        revised="Step 13: of seeds whose L_x differ, two at least; that every seed's do"
         f" had been asked. {SEPARATED}",
     )
 

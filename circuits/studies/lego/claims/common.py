@@ -106,7 +106,7 @@ def unseparated(config: Config) -> str:
 
 
 SEPARATED = (
-    "Step 14: not tested below |X| = 160, where nothing separates the actions (the"
+    "Step 13: not tested below |X| = 160, where nothing separates the actions (the"
     " rubric's section 7); at |X| = 48 a smaller action had been judged in place of S5"
 )
 

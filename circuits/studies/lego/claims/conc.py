@@ -99,7 +99,7 @@ def _grid(config: Config, simple: str) -> Iterator[Claim]:
         ),
         weight=3,
         not_tested=reason,
-        revised="Step 14: Delta of mean attention, as p and a are means; the mean of"
+        revised="Step 13: Delta of mean attention, as p and a are means; the mean of"
         " single sentences' |p - a| had grown with the noise of Q's entries. Delta too"
         " must be on the same side with half the cap",
     )

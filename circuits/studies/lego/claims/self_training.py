@@ -102,7 +102,7 @@ def _mass(config: Config) -> Iterator[Claim]:
             weight=max(1, 3 // len(clips)),
             paper=0.99,
             not_tested=_without(config),
-            revised="Step 14: that the loss fell below d^-E1, the theorem's premise, is"
+            revised="Step 13: that the loss fell below d^-E1, the theorem's premise, is"
             " a precondition; with E1 just below C_B - 1 it never had at C_B of 4 and 8"
             " (p + a of .79 and .75 on seeds 301 to 305), so Lemma F.16 gives E1",
         )
@@ -255,6 +255,6 @@ def _stages(config: Config) -> Claim:
         ),
         weight=3,
         not_tested=_no_rounds(config),
-        revised="Step 14: true answers are held against both conditions, as they had"
+        revised="Step 13: true answers are held against both conditions, as they had"
         " met the first alone by where the base reached already",
     )
