@@ -5,6 +5,7 @@
 Prints a table fault | tries | lost | tracebacks; a short version is part of the tests.
 """
 
+import signal
 import sys
 import tempfile
 import time
@@ -56,6 +57,8 @@ def campaign(folder: Path, tries: int) -> Iterator[Row]:
 def main() -> int:
     """Run the campaign and print its table; the exit code says whether it is clean."""
     torch.set_num_threads(1)
+    # A shell starts what it puts into the background deaf to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     tries = int(sys.argv[1]) if len(sys.argv) > 1 else TRIES
     rows, started = [], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
