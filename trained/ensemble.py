@@ -93,8 +93,13 @@ def stack(trees: Sequence[Data]) -> Data:
 
 
 def move(tree: Data, device: torch.device | str) -> Data:
-    """The tree with every tensor on the device."""
-    return pytree.tree_map(lambda leaf: leaf.to(device), tree)
+    """The tree with every tensor on the device; pinned memory is not waited for."""
+    return pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), tree)
+
+
+def pinned(tree: Data) -> Data:
+    """The tree in memory that a CUDA device reads by itself."""
+    return pytree.tree_map(lambda leaf: leaf.pin_memory(), tree)
 
 
 def rows(tree: Data, index: Tensor) -> Data:

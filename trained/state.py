@@ -23,6 +23,8 @@ def write_checked(
 ) -> None:
     """Write tensors with a hash of their content."""
     place = place or {}
+    # Once from a device, not for the hash and for the file.
+    tensors = {name: tensor.cpu() for name, tensor in tensors.items()}
     write_tensors(file, tensors, {"hash": _hash(tensors, place), **place})
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .ahead import Draw, ahead
 from .arm import Arm, Data, Stage
 from .ensemble import Ensemble, leaves, move, rows, stack
 from .errors import BadInput, Incomplete
@@ -85,8 +86,11 @@ class Trainer:
         self.folder, self.observer = folder, observer
         self.ensemble = stacked_models(arm, seeds, engine.device)
         self.history = History()
-        self.stopped_at = torch.full((len(seeds), len(arm.stages)), -1)
-        self.active = torch.ones(len(seeds), dtype=torch.bool, device=engine.device)
+        size, device = (len(seeds), len(arm.stages)), engine.device
+        self.stopped_at = torch.full(size, -1, device=device)
+        self.active = torch.ones(len(seeds), dtype=torch.bool, device=device)
+        self._moving = [True] * len(seeds)
+        self._order: tuple[int, Tensor] | None = None
         self.stage_index, self.step = 0, 0
         self.failed: dict[int, str] = {}
         self.settled = False
@@ -109,7 +113,7 @@ class Trainer:
         self._save()
 
     def _begin(self, stage: Stage, state: dict[str, Tensor] | None) -> None:
-        self.settled = False
+        self.settled, self._order = False, None
         for tensor in self.ensemble.parameters.values():
             tensor.grad = None
         chosen = [
@@ -124,6 +128,7 @@ class Trainer:
         self.optimiser = stage.optimiser.build(chosen)
         if state is not None:
             _load_optimiser(self.optimiser, state)
+            self._look()
             return
         self.active.fill_(True)
         self._rest_failed()
@@ -152,52 +157,58 @@ class Trainer:
                 tensor[index] += move_by.to(tensor.device)
 
     def _run(self, stage: Stage) -> None:
-        start = self._first_step()
-        once = None
         if stage.draw == "once":
-            once = self._gather(lambda seed: stage.data(seed, 0))
+            data = self._gather(lambda seed: stage.data(seed, 0))
+            self._take_steps(stage, lambda step: self._rows(stage, data, step))
+            return
+
+        def draw(step: int) -> Data:
+            return stack([stage.data(seed, step) for seed in self.seeds])
+
+        with ahead(draw, stage.steps, self.engine.device) as drawn:
+            self._take_steps(stage, lambda step: move(drawn(step), self.engine.device))
+
+    def _take_steps(self, stage: Stage, batch: Draw) -> None:
+        start = self._first_step()
         while self.step < stage.steps:
             self._save_when_due(start + self.step)
-            if self.active.any():
-                self._take_step(stage, self._batch(stage, once), start + self.step)
+            if any(self._moving):
+                self._take_step(stage, batch(self.step), start + self.step)
             elif self._is_record(start + self.step):
-                self._record_at_rest(stage, once, start + self.step)
+                self._record_at_rest(stage, batch, start + self.step)
             self.step += 1
         if self.stage_index == len(self.arm.stages) - 1:
-            data = self._batch(stage, once)
-            losses = self.ensemble.values(stage.loss, data).detach()
+            losses = self.ensemble.values(stage.loss, batch(self.step)).detach()
             self._record(self.arm.steps, losses)
 
-    def _record_at_rest(self, stage: Stage, once: Data | None, step: int) -> None:
+    def _record_at_rest(self, stage: Stage, batch: Draw, step: int) -> None:
         """A record once every seed has stopped; measured once if data is fixed."""
         if self.settled and stage.draw == "once" and stage.batch_size is None:
             self.history.repeat(step)
             return
-        losses = self.ensemble.values(stage.loss, self._batch(stage, once))
+        losses = self.ensemble.values(stage.loss, batch(self.step))
         self._record(step, losses.detach())
         self.settled = True
 
-    def _batch(self, stage: Stage, once: Data | None) -> Data:
-        if once is None:
-            return self._gather(lambda seed: stage.data(seed, self.step))
+    def _rows(self, stage: Stage, data: Data, step: int) -> Data:
+        """A step's rows of data that were drawn once; all in turn, epoch by epoch."""
         if stage.batch_size is None:
-            return once
-        n_rows = leaves(once)[0].shape[1]
-        per_epoch = -(-n_rows // stage.batch_size)
-        epoch, place = divmod(self.step, per_epoch)
+            return data
+        n_rows = leaves(data)[0].shape[1]
+        epoch, place = divmod(step, -(-n_rows // stage.batch_size))
         if place == 0 and epoch > 0:
             self.observer.on_epoch(self.arm, epoch)
-        order = torch.stack(
-            [
-                torch.randperm(
-                    n_rows,
-                    generator=generator(s, self.arm.name, stage.name, "epoch", epoch),
-                )
-                for s in self.seeds
-            ]
-        ).to(self.engine.device)
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, self._shuffled(stage, n_rows, epoch)
         first = place * stage.batch_size
-        return rows(once, order[:, first : first + stage.batch_size])
+        return rows(data, self._order[1][:, first : first + stage.batch_size])
+
+    def _shuffled(self, stage: Stage, n_rows: int, epoch: int) -> Tensor:
+        """Every seed's order of the rows in an epoch."""
+        names = (self.arm.name, stage.name, "epoch", epoch)
+        sources = (generator(seed, *names) for seed in self.seeds)
+        orders = [torch.randperm(n_rows, generator=source) for source in sources]
+        return torch.stack(orders).to(self.engine.device)
 
     def _take_step(self, stage: Stage, data: Data, step: int) -> None:
         assert self.optimiser is not None
@@ -218,8 +229,19 @@ class Trainer:
 
     def _stop(self, losses: Tensor, threshold: float) -> None:
         newly = self.active & (losses < threshold)
-        self.stopped_at[newly.cpu(), self.stage_index] = self.step
+        self.stopped_at[:, self.stage_index].masked_fill_(newly, self.step)
         self.active &= ~newly
+        if self._on_host:
+            self._look()
+
+    @property
+    def _on_host(self) -> bool:
+        """Whether reading a tensor waits for nothing."""
+        return torch.device(self.engine.device).type == "cpu"
+
+    def _look(self) -> None:
+        """See which seeds have stopped; on a device only with every record."""
+        self._moving = self.active.tolist()
 
     def _edit_gradients(self, stage: Stage) -> None:
         gradients = {
@@ -241,8 +263,9 @@ class Trainer:
     @torch.no_grad()
     def _update(self, stage: Stage) -> None:
         assert self.optimiser is not None
-        may_rest = stage.stop_below is not None or self.failed
-        moving = not may_rest or bool(self.active.all())
+        # On a device a seed may have stopped since we looked.
+        certain = self._on_host or stage.stop_below is None
+        moving = certain and all(self._moving)
         tensors = self.optimiser.param_groups[0]["params"]
         before = [] if moving else [tensor.clone() for tensor in tensors]
         self.optimiser.step()
@@ -275,6 +298,7 @@ class Trainer:
     def _rest_failed(self) -> None:
         for seed in self.failed:
             self.active[self.seeds.index(seed)] = False
+        self._look()
 
     def _gather(self, draw: Callable[[int], Data]) -> Data:
         """Each seed's data, drawn on the CPU for the same numbers on any device."""
@@ -340,7 +364,7 @@ class Trainer:
         self.ensemble.load(_below("model/", state))
         self.history = History.restore(place["recorded"], _below("history/", state))
         self.active = state["active"].to(self.engine.device)
-        self.stopped_at = state["stopped_at"]
+        self.stopped_at = state["stopped_at"].to(self.engine.device)
         self.failed = dict(place["failed"])
         return state
 
