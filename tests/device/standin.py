@@ -124,15 +124,19 @@ def _factory(func: Any, *args: Any, **kwargs: Any) -> Any:
     return _computed(func, args, {"device": torch.device(NAME), **kwargs})
 
 
+_SIZED_LATE = (torch.tensor, torch.as_tensor, torch.arange)
+"""They ask for memory before its size is known, which Python cannot give."""
+
+
 class _Made(TorchFunctionMode):
-    """`torch.tensor` and lists ask for memory in a way that Python cannot give."""
+    """Makes on the CPU what cannot be made on the device, and moves it there."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         del types
         kwargs = dict(kwargs or {})
-        if func in (torch.tensor, torch.as_tensor) and _here(kwargs, None):
+        if func in _SIZED_LATE and _here(kwargs, None):
             device = kwargs.pop("device")
             return func(*args, **kwargs).to(device)
         if func is Tensor.new_tensor and isinstance(args[0], StandIn):

@@ -17,6 +17,7 @@ from circuits.hooks import record
 from circuits.interventions.edit import Put, Rule
 from circuits.lab import once
 from circuits.studies.lego.law import diluted_error, irrelevant, sharpness
+from trained.ensemble import move
 from trained.lego.config import first_of_kind
 from trained.lego.stages import BASE, gold, taught
 from trained.lego.standard_arms import Recipe
@@ -303,8 +304,9 @@ class ExperimentLab(FoldedLab):
         """Share of steps at which an annotator's value is g of its own value before."""
         found = []
         for s in self.after(stage):
-            sentences = s.sentences(length, self.config.test.n_labelled)
-            table, words = table_of(s.action), s.model.vocabulary
+            drawn = s.sentences(length, self.config.test.n_labelled)
+            sentences = move(drawn, self.device)
+            table, words = table_of(s.action).to(self.device), s.model.vocabulary
             written = verified_rollout(s.model, sentences, words, table)
             image = table[sentences.actions, written.values[:, :-1]]
             found.append(float((image == written.values[:, 1:]).double().mean()))

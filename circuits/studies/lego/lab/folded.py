@@ -15,6 +15,7 @@ from circuits.interventions.edit import Put, Rule, Sharpen
 from circuits.lab import once
 from circuits.studies.lego.law import diluted_error, irrelevant, longest, sharpness
 from probes.weights import diagonal_excess
+from trained.ensemble import move
 from trained.lego.arms import BASE, CORRUPT, jump_length, round_name
 from trained.lego.task import rollout
 from trained.seeding import generator
@@ -238,8 +239,8 @@ class FoldedLab(LegoModels):
 
     @torch.no_grad()
     def _labels(self, specimen: Specimen, length: int) -> float:
-        sentences = specimen.sentences(length, self.config.test.n_labelled)
-        model = specimen.model
+        drawn = specimen.sentences(length, self.config.test.n_labelled)
+        sentences, model = move(drawn, self.device), specimen.model
         written = rollout(model, sentences, model.vocabulary)
         right = (written.values == sentences.values).all(1)
         right &= (written.variables == sentences.variables).all(1)

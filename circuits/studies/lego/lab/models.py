@@ -261,7 +261,7 @@ class LegoModels(Lab):
             return stored.student
         if not isinstance(stored, Branches):
             return stored
-        return stored.single(branch or MAIN).requires_grad_(False)
+        return stored.single(branch or MAIN).requires_grad_(False).to(self.device)
 
     def _has_budgets(self, arm: str) -> bool:
         groups = (*self.config.groups, *self.config.extra_groups)
