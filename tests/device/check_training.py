@@ -22,9 +22,9 @@ def arms(study: str) -> dict[str, Arm]:
 
 
 def chosen(study: str) -> dict[str, Arm]:
-    """Eight arms or a few more: neighbours in the list are alike."""
+    """Five arms or a few more: neighbours in the list are alike."""
     found = arms(study)
-    names = list(found)[:: max(1, len(found) // 8)]
+    names = list(found)[:: max(1, len(found) // 5)]
     return {name: found[name] for name in names}
 
 

@@ -2,6 +2,8 @@
 
 import operator
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -42,6 +44,24 @@ def test_what_goes_wrong_here_ends_the_processes() -> None:
     with pytest.raises(KeyboardInterrupt):
         in_processes(signal.raise_signal, [HARMLESS] * 4, done, jobs=2, threads=1)
     assert multiprocessing.active_children() == []
+
+
+ALONE = """
+import signal
+from trained.workers import in_processes
+said = []
+in_processes(signal.raise_signal, [signal.SIGINT] * 2, lambda _task, outcome:
+             said.append(outcome.error) or (), jobs=1, threads=1)
+print(said)
+"""
+
+
+@pytest.mark.slow
+def test_the_first_worker_is_deaf_to_ctrl_c_too() -> None:
+    # In a process that has had none: what comes with the first one unblocks signals.
+    command = [sys.executable, "-c", ALONE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[None, None]", "")
 
 
 class Unportable(Exception):
