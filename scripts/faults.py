@@ -65,7 +65,8 @@ def main() -> int:
         for row in campaign(Path(folder), tries):
             rows.append(row)
             passed = time.monotonic() - started
-            print(f"{passed:5.0f} s  {table([row]).splitlines()[1]}", flush=True)
+            _heading, line, *notes = table([row]).splitlines()
+            print(f"{passed:5.0f} s  {line}", *notes, sep="\n", flush=True)
     print(table(rows))
     return 0 if all(row.clean for row in rows) else 1
 

@@ -59,6 +59,11 @@ def ended(
     while process.poll() is None and not ready():
         time.sleep(0.01)
     time.sleep(pause)
+    while process.poll() is None and number is not signal.SIGKILL:
+        # Before our first line runs it is Python that answers.
+        if _hears(process.pid):
+            break
+        time.sleep(0.01)
     if process.poll() is None:
         _send(process.pid, number, target)
     sent = time.monotonic()
@@ -79,6 +84,16 @@ def _send(pid: int, number: signal.Signals, target: Target) -> None:
     victims = workers[:1] if target == "worker" else [pid]
     for victim in victims:
         os.kill(victim, number)
+
+
+def _hears(pid: int) -> bool:
+    """Whether the command has begun: from then on it takes SIGTERM for Ctrl-C."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 def _gone(session: int) -> bool:
