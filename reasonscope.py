@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from circuits.confirm import Confirmation
     from circuits.datasets.dataset import read_dataset
+    from circuits.generation.generate import generate
     from circuits.hooks import Signal, intervene, measure, record
     from circuits.inspection.ablation import ablate, knock_out
     from circuits.inspection.alignment import alignment
@@ -51,6 +52,7 @@ __all__ = [
     "confirm",
     "doctor",
     "fit",
+    "generate",
     "inspect",
     "intervene",
     "knock_out",
@@ -71,6 +73,7 @@ __version__ = version("reasonscope")
 
 _HOMES = {
     "circuits.datasets.dataset": ("read_dataset",),
+    "circuits.generation.generate": ("generate",),
     "circuits.hooks": ("Signal", "intervene", "measure", "record"),
     "circuits.inspection.ablation": ("ablate", "knock_out"),
     "circuits.inspection.alignment": ("alignment",),
@@ -115,7 +118,7 @@ def load(run: str | Path) -> "Lab":
     return open_lab(open_run(str(run)))
 
 
-def confirm(
+def confirm(  # noqa: PLR0913 (one call is the whole command)
     study: str,
     model: "LanguageModel | str | None" = None,
     *,
@@ -123,6 +126,8 @@ def confirm(
     only: str = "*",
     preset: str = "quick",
     out: str | Path = "runs",
+    data: str | Path | None = None,
+    columns: Iterable[str] = (),
     **settings: Any,
 ) -> "Confirmation":
     """Judge a study's claims: on models that it trains, or on a language model.
@@ -135,10 +140,13 @@ def confirm(
         only: a pattern of claims, such as "lego.length.*".
         preset: "quick", "paper" or another of the study's.
         out: where runs are stored.
+        data: a file of rows for the language model, of the study's own schema; None:
+            those that come with the study.
+        columns: `old=new` for columns that the file names otherwise.
         **settings: changes of the preset, such as `n_subjects=9`; a field of a group
             as `**{"gpt.steps": 200}`.
     """
-    from circuits.confirm import confirm_language, confirm_run
+    from circuits.confirm import confirm_language, confirm_run, keeper_in
     from circuits.study import Request, find, judging_seeds
     from circuits.training import prepare, train_run
     from trained.config import override
@@ -157,7 +165,15 @@ def confirm(
         from circuits.models.open import open as open_model
 
         model = open_model(model)
-    lab = chosen.language_lab(model, sizes, numbers or judging_seeds(plan.n_seeds))
+    schema = chosen.needs_language().schema if data else None
+    rows = schema.read(data, tuple(columns)) if schema and data else None
+    lab = chosen.language_lab(
+        model,
+        sizes,
+        numbers or judging_seeds(plan.n_seeds),
+        data=rows,
+        keeper=keeper_in(Path(out), chosen, model, sizes, rows),
+    )
     return confirm_language(chosen, lab, preset=preset, only=only)
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -318,7 +319,9 @@ def _null(null: Null, claim: Claim, lab: Any) -> NullOutcome:
     try:
         if null.on is not None:
             absent = null.on(lab)
-            found = [c.measured(absent) for c in claim.conditions]
+            # A twin has its weights only while it is measured.
+            with getattr(absent, "in_use", nullcontext)():
+                found = [c.measured(absent) for c in claim.conditions]
         else:
             assert null.measure is not None
             found = [replace(claim.conditions[0], measure=null.measure).measured(lab)]

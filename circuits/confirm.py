@@ -1,22 +1,30 @@
 """Judge a study's claims, on a trained run or on a pretrained language model."""
 
+import hashlib
+import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from trained.config import Preset, as_dict, changes
 from trained.errors import BadInput, unknown
+from trained.fingerprint import parameter_hash
 from trained.store import Run, is_shipped, write_json
 from trained.workers import Executor
 
 from .claims import Claim, Verdict, digest, judge
+from .datasets.schema import Rows
 from .judging import judge_all
 from .lab import Lab, LanguageLab
+from .models.language_model import LanguageModel, behind
 from .results import stored
-from .study import Study, find
+from .study import Study, find, loaded
 from .training import code_hash, environment
+from .tuning.keeper import LANGUAGE, Keeper, Tell, silent
 
 SCHEMA = 2
 """Of the objects that `as_dict` gives."""
@@ -35,6 +43,8 @@ class Confirmation:
     seconds: float
     model: str | None = None
     """The language model, where it is not a run of small ones."""
+    data: dict[str, str] | None = None
+    """The rows that it was judged on: the name of their file and their hash."""
     run: Run | None = None
     environment: dict[str, str] = field(default_factory=dict)
     """The versions that the models were trained with."""
@@ -77,6 +87,7 @@ class Confirmation:
             "study": self.study,
             "preset": self.preset,
             "model": self.model,
+            **({} if self.data is None else {"data": self.data}),
             "config": self.config,
             "seeds": list(self.seeds),
             "device": self.device,
@@ -222,18 +233,23 @@ def confirm_language(
     started = time.perf_counter()
     claims = chosen(study.language_claims(lab.settings), only)
     verdicts = tuple(judge(claim, lab) for claim in claims)
+    subject, data = f"{study.slug} --model {lab.model.name}", lab.data
+    if data is not None and data.path is not None:
+        columns = (f" --columns {column}" for column in data.columns)
+        subject += f" --data {data.path}{''.join(columns)}"
     return Confirmation(
         study=study.slug,
         verdicts=verdicts,
         preset=preset,
         config=as_dict(lab.settings),
+        data=None if data is None else {"name": data.name, "sha256": data.sha256},
         seeds=lab.seeds,
         device=str(lab.model.device),
         seconds=time.perf_counter() - started,
         model=lab.model.name,
         environment=environment(),
         command=_command(
-            f"{study.slug} --model {lab.model.name}",
+            subject,
             preset,
             study.needs_language().presets,
             lab.settings,
@@ -241,6 +257,56 @@ def confirm_language(
         ),
         made_by=_maker(study, digest(study.language_claims(lab.settings)), None),
     )
+
+
+def keeper_in(
+    out: Path,
+    study: Study,
+    model: LanguageModel,
+    settings: Any,
+    data: Rows[Any] | None = None,
+    tell: Tell = silent,
+) -> Keeper:
+    """What stores the fine-tuning and long measurements of a study, and finds them.
+
+    Its folder is named by all that they depend on: the model's weights, the rows, the
+    settings and the code.
+
+    Args:
+        out: where runs are stored.
+        study: what is measured.
+        model: on what.
+        settings: sizes of the experiment.
+        data: the rows, if they are not the study's own.
+        tell: is told how far it is.
+    """
+    part = study.needs_language()
+    rows = data or (part.schema.own() if part.data else None)
+    _, hf = behind(model.module)
+    parameters = dict(hf.named_parameters())
+    manifest = {
+        "kind": LANGUAGE,
+        "study": study.slug,
+        "model": model.name,
+        "weights": parameter_hash(parameters),
+        "dtype": str(next(iter(parameters.values())).dtype).removeprefix("torch."),
+        "device": model.device.type,
+        "data": None if rows is None else {"name": rows.name, "sha256": rows.sha256},
+        "config": as_dict(settings),
+    }
+    hashed = hashlib.blake2b(json.dumps(manifest).encode(), digest_size=4)
+    for file in language_sources(study):
+        hashed.update(file.read_bytes())
+    path = out / f"{study.slug}-llm-{hashed.hexdigest()}"
+    run = Run.create(path, {**manifest, "environment": environment()})
+    return Keeper(run.path, tell)
+
+
+def language_sources(study: Study) -> list[Path]:
+    """The files that what is measured on a language model depends on."""
+    own = sys.modules[loaded(study.needs_language().lab).__module__].__file__ or ""
+    tuning = Path(__file__).parent / "tuning"
+    return [*sorted(tuning.glob("*.py")), *sorted(Path(own).parent.glob("*.py"))]
 
 
 def _command(

@@ -7,10 +7,11 @@ several claims may ask for the same thing.
 
 import copy
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +23,12 @@ from trained.task import Batch
 from trained.training import restore
 
 from .claims import NotTested
+from .datasets.schema import Rows, Schema
 from .hooks import record
+from .models.borrowed import reinitialised
 from .models.language_model import LanguageModel
 from .sites import Site
+from .tuning.keeper import Keeper
 
 if TYPE_CHECKING:
     from .confirm import Confirmation
@@ -221,25 +225,54 @@ class LanguageLab(Remembering):
         model: the language model.
         settings: sizes of the study's experiment on it.
         seeds: each draws prompts of its own.
+        data: the rows that it is about.
+        keeper: stores what took long, so that it is measured once.
     """
 
+    SCHEMA: ClassVar[Schema[Any] | None] = None
     TWIN_SEED = 0
 
     def __init__(
-        self, model: LanguageModel, settings: Any, seeds: tuple[int, ...]
+        self,
+        model: LanguageModel,
+        settings: Any,
+        seeds: tuple[int, ...],
+        *,
+        data: Rows[Any] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         super().__init__()
         self.model, self.settings, self.seeds = model, settings, seeds
+        self.data = data or (self.SCHEMA.own() if self.SCHEMA else None)
+        self.keeper, self._random = keeper or Keeper(), False
 
     def twin(self: "AnyLanguageLab") -> "AnyLanguageLab":
-        """The null: the same architecture with random weights, on the first seed."""
-        from .models.open import random_twin
+        """The null: the same architecture with random weights, on the first seed.
+
+        It has them only `in_use`, where the model itself wears them.
+        """
 
         def make() -> "AnyLanguageLab":
-            model = random_twin(self.model, self.TWIN_SEED)
-            return self.other(model=model, seeds=self.seeds[:1])
+            name = f"{self.model.name}, random weights {self.TWIN_SEED}"
+            model = replace(self.model, name=name)
+            return self.other(model=model, seeds=self.seeds[:1], _random=True)
 
         return self.derived("twin", make)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Where this lab may be measured; the model has a twin's weights meanwhile."""
+        if not self._random:
+            yield
+            return
+        with reinitialised(self.model, self.TWIN_SEED):
+            yield
+
+    def own_rows(self) -> Sequence[Any]:
+        """The rows that it is about; a lab that draws them for its model says which."""
+        if self.data is None:
+            raise NotTested("this study has no rows")
+        return self.data.rows
 
     def each(self, quantity: Callable[[int], float]) -> list[float]:
         """A quantity of every seed."""

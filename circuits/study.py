@@ -17,6 +17,7 @@ from trained.config import Preset, from_dict, override
 from trained.errors import BadInput, unknown
 
 from .claims import Claim
+from .datasets.schema import Schema
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -42,7 +43,17 @@ class LanguagePart:
     presets: Mapping[str, Preset[Any]]
     claims: Claims
     lab: Part
-    """(model, settings, seeds) -> a LanguageLab."""
+    """(model, settings, seeds, data=, keeper=) -> a LanguageLab."""
+    data: Part = None
+    """The `Schema` of its data."""
+
+    @property
+    def schema(self) -> Schema[Any]:
+        """What the rows of its data are; `BadInput` if it takes none."""
+        found: Schema[Any] | None = loaded(self.data)
+        if found is None:
+            raise BadInput("this study takes no data of yours")
+        return found
 
 
 @dataclass(frozen=True)
@@ -117,9 +128,19 @@ class Study:
         """A run opened for measuring (imports torch)."""
         return loaded(self.lab_part)(self, run)
 
-    def language_lab(self, model: Any, settings: Any, seeds: tuple[int, ...]) -> Any:
-        """A language model opened for this study's measurements."""
-        return loaded(self.needs_language().lab)(model, settings, seeds)
+    def language_lab(
+        self, model: Any, settings: Any, seeds: tuple[int, ...], **more: Any
+    ) -> Any:
+        """A language model opened for this study's measurements.
+
+        Args:
+            model: the language model.
+            settings: sizes of the experiment.
+            seeds: each draws of its own.
+            **more: `data`, the rows that it is about, if not those that come with the
+                study; `keeper`, which stores what took long.
+        """
+        return loaded(self.needs_language().lab)(model, settings, seeds, **more)
 
     @property
     def figures(self) -> Mapping[str, Callable[..., Any]]:

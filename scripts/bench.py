@@ -23,7 +23,10 @@ import transformers
 
 from .bench_timing import Line, device
 
-PARTS = ("extraction", "lens", "patching", "seeds", "growth", "demo")
+PARTS = (
+    *("extraction", "lens", "patching", "generation"),
+    *("seeds", "growth", "demo"),
+)
 COMPARISONS = {">=": float.__ge__, "<=": float.__le__}
 
 

@@ -20,15 +20,14 @@ from pathlib import Path
 import torch
 
 from circuits.datasets.dataset import Dataset, dataset_of, read_dataset
+from circuits.inspection.encoding import Item, encode
+from circuits.inspection.packing import pack, packed
 from circuits.models.language_model import LanguageModel
 from circuits.models.open import open as open_model
-from circuits.scan.encoding import Item, encode
-from circuits.scan.packing import pack, packed
 from circuits.scan.request import Settings
 from circuits.scan.shard import measured_shard
 from circuits.scan.tables import Labels
-from circuits.studies.bridge.llm.landmarks import landmarks
-from circuits.studies.bridge.llm.rows import as_prompts
+from circuits.studies.bridge.llm.rows import SCHEMA
 
 from .bench_timing import Line, interleaved, ratio
 
@@ -88,7 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args(arguments)
     data = (
-        read_dataset(given.data) if given.data else dataset_of(as_prompts(landmarks()))
+        read_dataset(given.data)
+        if given.data
+        else dataset_of(SCHEMA.prompts(SCHEMA.read(SCHEMA.shipped).rows))
     )
     signals = tuple(given.signals.split(","))
     settings = Settings(signals, batch_tokens=given.batch_tokens)

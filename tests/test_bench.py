@@ -7,7 +7,13 @@ import pytest
 
 from circuits.datasets.dataset import dataset_of
 from circuits.scan.request import Settings
-from scripts import bench, bench_extraction, bench_scan, bench_timing
+from scripts import (
+    bench,
+    bench_extraction,
+    bench_generation,
+    bench_scan,
+    bench_timing,
+)
 from scripts.bench_model import Size
 from scripts.bench_timing import Line, interleaved, ratio
 from tests.word_models import word_model
@@ -48,6 +54,15 @@ def test_a_scan_is_timed_beside_plain_passes() -> None:
     found = bench_scan.lines(model, data, Settings(("lens",)), prompts=5, rounds=1)
     keys = {line.key: line.value for line in found}
     assert keys["scan.prompts_over_forward"] > 0
+
+
+def test_writing_with_signals_is_timed_beside_writing_alone() -> None:
+    """An error if transformers' own loop did not write the same tokens."""
+    model = word_model([bench_generation.PROMPT])
+    found = list(bench_generation.lines(model, n_tokens=3, rounds=1))
+    keys = {line.key: line.value for line in found if line.key}
+    assert list(keys) == ["generation.time_over_plain"]
+    assert all(line.value > 0 for line in found)
 
 
 def test_the_table_is_printed_and_kept(

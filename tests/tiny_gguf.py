@@ -22,7 +22,7 @@ _NAMES = {
 }
 
 
-def write_tiny_llama(path: Path) -> Any:
+def write_tiny_llama(path: Path, *, add_bos: bool | None = None) -> Any:
     """Write a random Llama with a byte-level tokenizer; the model that was written."""
     gguf = pytest.importorskip("gguf")
     model = random_model("llama")
@@ -38,6 +38,8 @@ def write_tiny_llama(path: Path) -> Any:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_vocab_size(D_VOCAB)
     _add_tokenizer(writer)
+    if add_bos is not None:
+        writer.add_add_bos_token(add_bos)
     for name, tensor in _tensors(model):
         writer.add_tensor(name, tensor.detach().contiguous().numpy())
     writer.write_header_to_file()

@@ -20,6 +20,9 @@ FinalNorm = Callable[[Tensor], Tensor]
 
 Inward = Float[Tensor, "head d_model d_head"]
 
+WIDENED = 2**14
+"""Columns of an unembedding in half precision that are widened at a time."""
+
 
 @dataclass(frozen=True)
 class Readout:
@@ -37,10 +40,11 @@ class Readout:
         """What the model would say if the residual stream ended here.
 
         c tanh(x / c) with x = scale (norm(h) W_U + b) and soft cap c (Gemma 2); else x.
-        In the precision of the model.
+        In single precision at least, whatever the model's.
         """
-        logits = self._normed(residual) @ self.unembedding
-        return self._capped(logits if self.bias is None else logits + self.bias)
+        normed = self.normed(residual)
+        tiles = [self.of_normed(normed, part) for part in self._parts(normed)]
+        return tiles[0] if len(tiles) == 1 else torch.cat(tiles, -1)
 
     def target_logits(
         self,
@@ -51,18 +55,44 @@ class Readout:
 
         Probabilities need the whole vocabulary; logits and their differences do not.
         """
+        normed = self.normed(residual)
         # The unembedding may be tied and huge: these rows are all that is copied.
-        columns = self.unembedding.mT[tokens]
+        columns = self.unembedding.mT[tokens].to(normed.dtype)
         axes = "batch ... d_model, batch token d_model -> batch ... token"
-        logits = einsum(self._normed(residual), columns, axes)
+        logits = einsum(normed, columns, axes)
         if self.bias is not None:
             n_places = residual.ndim - 2
             own = self.bias[tokens]
             logits = logits + own.reshape(len(own), *[1] * n_places, -1)
         return self._capped(logits)
 
-    def _normed(self, residual: Tensor) -> Tensor:
-        return self.final_norm(residual.to(self.unembedding.dtype))
+    def normed(
+        self, residual: Float[Tensor, "*batch d_model"]
+    ) -> Float[Tensor, "*batch d_model"]:
+        """The residual behind the final norm, in single precision at least."""
+        wide = residual.to(torch.promote_types(self.unembedding.dtype, torch.float32))
+        norm = self.final_norm
+        if not isinstance(norm, nn.Module):
+            return norm(wide)
+        own = dict(norm.named_parameters())
+        if all(weight.dtype == wide.dtype for weight in own.values()):
+            return norm(wide)
+        weights = {name: weight.to(wide.dtype) for name, weight in own.items()}
+        return torch.func.functional_call(norm, weights, (wide,))
+
+    def of_normed(
+        self, normed: Float[Tensor, "*batch d_model"], part: slice
+    ) -> Float[Tensor, "*batch tile"]:
+        """The logits of a part of the vocabulary, from what `normed` gives."""
+        logits = normed @ self.unembedding[:, part].to(normed.dtype)
+        return self._capped(logits if self.bias is None else logits + self.bias[part])
+
+    def _parts(self, normed: Tensor) -> list[slice]:
+        """The vocabulary, in parts where its unembedding has to be widened."""
+        if self.unembedding.dtype == normed.dtype:
+            return [slice(None)]
+        starts = range(0, self.unembedding.shape[1], WIDENED)
+        return [slice(start, start + WIDENED) for start in starts]
 
     def _capped(self, logits: Tensor) -> Tensor:
         logits = logits if self.scale == 1 else logits * self.scale

@@ -179,9 +179,11 @@ def _linear(module: nn.Module, config: Any = None) -> list[str]:
     """The linear layers right below a module; with a config, those to the residual."""
 
     def is_linear(part: nn.Module) -> bool:
-        if not isinstance(part, nn.Linear | Conv1D):
+        # PEFT puts a layer with an adapter around the model's own.
+        own = getattr(part, "base_layer", part)
+        if not isinstance(own, nn.Linear | Conv1D):
             return False
-        width = part.nf if isinstance(part, Conv1D) else part.out_features
+        width = own.nf if isinstance(own, Conv1D) else own.out_features
         return config is None or width == config.hidden_size
 
     return _children(module, is_linear)

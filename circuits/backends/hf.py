@@ -77,7 +77,7 @@ def readout(model: nn.Module) -> Readout:
     unembedding: Any = model.get_submodule(family.unembedding)
     return Readout(
         model.get_submodule(family.final_norm),
-        unembedding.weight.mT,
+        _weight(unembedding).mT,
         unembedding.bias,
         family.soft_cap,
         family.logit_scale,
@@ -182,9 +182,19 @@ def output_weights(
 
 def _inputs_first(projection: nn.Module) -> Float[Tensor, "inputs outputs"]:
     """The weight of a linear layer; transformers' Conv1D stores it the other way."""
-    weight = projection.weight
-    assert isinstance(weight, Tensor)
-    return weight if isinstance(projection, Conv1D) else weight.mT
+    weight, kind = _weight(projection), getattr(projection, "base_layer", projection)
+    return weight if isinstance(kind, Conv1D) else weight.mT
+
+
+def _weight(layer: Any) -> Tensor:
+    """What a linear layer multiplies by, with the adapters that PEFT put beside it."""
+    weight: Tensor = layer.weight
+    if not hasattr(layer, "get_delta_weight") or layer.merged or layer.disable_adapters:
+        return weight
+    for name in layer.active_adapters:
+        if name in layer.lora_A:
+            weight = weight + layer.get_delta_weight(name)
+    return weight
 
 
 def _by_head(weight: Float[Tensor, "d_model out"], n_heads: int, d_head: int) -> Inward:

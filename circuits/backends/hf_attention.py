@@ -35,6 +35,11 @@ NAME = "reasonscope"
 KERNEL_STEP = 8
 """Fast kernels take heads whose width is a multiple of this, alike for q, k and v."""
 
+SHORT = (torch.float16, torch.bfloat16)
+
+ROWS_AT_ONCE = 256
+"""Queries whose rows are held at a time where mass is not left to the kernel."""
+
 Place = Literal["pattern", "value"]
 
 Query = Float[Tensor, "batch head query d_head"]
@@ -166,7 +171,8 @@ class _Call:
         for viewer in tuple(self.seam.viewers):
             viewer.show(viewer.view.of(pattern if edited is None else edited))
         if edited is not None:
-            return _mix(edited, value), edited
+            own = edited.to(value.dtype)
+            return _mix(own, value), own
         return self.own(self.query, self.key, value)
 
     def viewed(self, value: Key) -> tuple[Mixed, Tensor | None]:
@@ -174,10 +180,12 @@ class _Call:
         everywhere: list[tuple[Viewer, Bool[Tensor, "batch set key"]]] = []
         for viewer in tuple(self.seam.viewers):
             view = viewer.view
-            if view.queries is None and view.sets is not None:
-                everywhere.append((viewer, view.sets))
-            else:
+            if view.queries is not None or view.sets is None:
                 viewer.show(view.summed(self.rows(view.queries)))
+            elif value.dtype in SHORT:
+                viewer.show(self.mass_in_single(view.sets))
+            else:
+                everywhere.append((viewer, view.sets))
         if not everywhere:
             return self.own(self.query, self.key, value)
         sets = torch.cat([sets for _, sets in everywhere], 1)
@@ -190,15 +198,31 @@ class _Call:
 
     def rows(self, queries: Int[Tensor, "batch chosen"] | None) -> Tensor:
         """The pattern's rows of some queries."""
-        if queries is None:
-            return self.pattern(self.query, self.mask)
         n_queries, n_keys = self.query.shape[2], self.key.shape[2]
+        if queries is None or n_queries == 1:
+            return self.pattern(self.query, self.mask)
+        queries = queries % n_queries
         if self.mask is None:
             mask = _causal(queries, n_queries, n_keys)[:, None]
         else:
             _require_axes(self.mask)
             mask = rows_at(self.mask.expand(len(queries), -1, -1, -1), queries)
         return self.pattern(rows_at(self.query, queries), mask)
+
+    def mass_in_single(
+        self, sets: Bool[Tensor, "batch set key"]
+    ) -> Float[Tensor, "batch head query set"]:
+        """The mass on sets of keys for every query, some rows at a time.
+
+        The kernel would round what it mixes to the model's short type.
+        """
+        n_prompts, n_queries = len(self.query), self.query.shape[2]
+        every = torch.arange(n_queries, device=self.query.device)
+        parts = [
+            View(None, sets).summed(self.rows(some.expand(n_prompts, -1)))
+            for some in torch.split(every, ROWS_AT_ONCE)
+        ]
+        return torch.cat(parts, 2)
 
     def with_mass(
         self, value: Key, sets: Bool[Tensor, "batch set key"]
@@ -244,7 +268,7 @@ def attention_pattern(
     """softmax(cap(q k^T scaling) + mask) over the keys that a query may see.
 
     cap(s) = c tanh(s / c), Gemma 2's. Rows of queries that may see no key (padding)
-    are zero.
+    are zero. In single precision at least, whatever the model's.
 
     Args:
         query: queries, after rotation.
@@ -254,17 +278,18 @@ def attention_pattern(
         scaling: factor of the scores.
         soft_cap: c; none for no cap.
     """
+    # Short types would round scores and weights.
+    query, key = (
+        x.to(torch.promote_types(x.dtype, torch.float32)) for x in (query, key)
+    )
     key = _for_each_head(key, query.shape[1])
     scores = einsum(query, key, "b head query d, b head key d -> b head query key")
     scores = scores * scaling
     if soft_cap is not None:
         scores = soft_cap * (scores / soft_cap).tanh()
     seen, added = _read_mask(mask, scores)
-    scores = scores + added
-    # As transformers does; longer types stay as long as they are.
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    scores = scores.masked_fill(~seen, torch.finfo(torch.float32).min)
-    return (scores.softmax(-1) * seen).to(query.dtype)
+    scores = (scores + added).masked_fill(~seen, torch.finfo(torch.float32).min)
+    return scores.softmax(-1) * seen
 
 
 def _read_mask(

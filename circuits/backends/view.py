@@ -16,7 +16,8 @@ class View:
     """Some queries of a pattern, and of their rows the mass on some sets of keys.
 
     Attributes:
-        queries: whose rows, prompt by prompt; None for all.
+        queries: whose rows, prompt by prompt; None for all. Those below 0 count from
+            the end, so that -1 is the newest in passes of any length.
         sets: the keys of each set, prompt by prompt; None for the rows themselves.
     """
 

@@ -11,6 +11,7 @@ from .calibrating import add_calibrate_options, run_calibrate
 from .claim import add_claim_options, run_claim
 from .drawing import add_figure_options, run_figure
 from .examining import add_doctor_options, run_doctor
+from .exporting import add_export_options, run_export
 from .inspect import add_inspect_options, run_inspect
 from .judging import (
     add_confirm_options,
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         add_report_options,
     )
     add("sweep", "claims over a grid of configs", run_sweep, add_sweep_options)
+    add("export", "a study's rows as a file", run_export, add_export_options)
     add("verify", "is a run whole, and what made it?", run_verify, add_verify_options)
     add("diff", "two verdict files, claim by claim", run_diff, add_diff_options)
     add("completion", "print the shell's completion", _complete, _completion_options)

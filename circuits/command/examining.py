@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from circuits.inspection.request import BACKENDS
 
+from .judging import dtype_from
 from .output import JsonOutput, add_json_option
 from .request import BAD_INPUT, CONFIRMED, NOT_CONFIRMED
 
@@ -40,7 +41,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     found = doctor(
         options.model,
         backend=options.backend,
-        dtype=options.dtype,
+        dtype=dtype_from(options.dtype),
         device=options.device,
         everything=options.all,
         told=lambda line: say(aside, line) if options.all else None,

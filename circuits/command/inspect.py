@@ -1,35 +1,50 @@
 """The verb `inspect`: open the model, look, print, write."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from circuits.inspection.request import (
     BACKENDS,
     DEFAULT_SIGNALS,
+    DTYPES,
     SIGNALS,
     InspectRequest,
+    Opening,
+    positions_of,
+    roles_of,
+    rows_of_file,
+    rows_of_texts,
 )
 from circuits.study import DEVICES
+from trained.errors import BadInput
 
+from .generating import (
+    add_generate_options,
+    generate_request,
+    is_generating,
+    run_generate,
+)
+from .inspected import print_comparison, print_inspection
+from .judging import dtype_from
 from .output import JsonOutput, add_json_option
 from .request import CONFIRMED
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from circuits.datasets.row import Row
+    from circuits.inspection.comparison import Comparison
     from circuits.inspection.inspect import Inspection
-    from probes.measurement import Measurement
-
-SHOWN_LAYERS = 10
-"""Rows of the printed table; the JSON has every layer."""
+    from circuits.models.language_model import LanguageModel
 
 
 def add_inspect_options(parser: argparse.ArgumentParser) -> None:
     """The options of `inspect`."""
     parser.add_argument("model", metavar="MODEL", help="smollm2, a path or a hub name")
-    parser.add_argument("prompts", nargs="+", metavar="PROMPT")
-    parser.add_argument("--answer", metavar="TOKEN", help='one token, such as " Paris"')
+    parser.add_argument(
+        "prompts", nargs="+", metavar="PROMPT", help="a text; with --row, a dataset"
+    )
+    _add_prompt_options(parser)
     parser.add_argument(
         "--signal",
         action="append",
@@ -38,12 +53,11 @@ def add_inspect_options(parser: argparse.ArgumentParser) -> None:
         help=f"repeatable; default: {' and '.join(DEFAULT_SIGNALS)}",
     )
     parser.add_argument(
-        "--corrupt", metavar="PROMPT", help="the other prompt of --signal patching"
+        "--positions",
+        metavar="A,B,..",
+        help="roles, phrases or columns (3, 5-9) that are shown and patched",
     )
-    parser.add_argument("--backend", default="hf", metavar="|".join(BACKENDS))
-    parser.add_argument(
-        "--device", default="auto", help=f"{', '.join(DEVICES)}, cuda:N or spread"
-    )
+    _add_model_options(parser)
     add_json_option(parser, "what was found")
     parser.add_argument(
         "-o",
@@ -52,112 +66,191 @@ def add_inspect_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write inspect.json and figures there",
     )
+    add_generate_options(parser)
+
+
+def _add_prompt_options(parser: argparse.ArgumentParser) -> None:
+    """What is known of the prompts."""
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="put prompts into the tokenizer's chat template",
+    )
+    parser.add_argument(
+        "--answer",
+        action="append",
+        metavar="TEXT",
+        help='what should follow, such as " Paris"; repeat it for accepted ones',
+    )
+    parser.add_argument(
+        "--role",
+        action="append",
+        default=[],
+        metavar="NAME=PHRASE",
+        help="a phrase of the prompt to look at; repeatable",
+    )
+    parser.add_argument(
+        "--corrupt", metavar="PROMPT", help="the other prompt of --signal patching"
+    )
+    parser.add_argument(
+        "--corrupt-answer", metavar="TEXT", help="what should follow that one"
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        type=int,
+        metavar="N",
+        help="of the dataset that PROMPT then is (JSONL, CSV, Parquet), from 1",
+    )
+    parser.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="the dataset's column OLD is our field NEW; repeatable",
+    )
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    """How the model is opened, and what it is set beside."""
+    parser.add_argument("--backend", default="hf", metavar="|".join(BACKENDS))
+    parser.add_argument(
+        "--device", default="auto", help=f"{', '.join(DEVICES)}, cuda:N or spread"
+    )
+    parser.add_argument("--dtype", default="float32", metavar="|".join(DTYPES))
+    parser.add_argument(
+        "--adapter", type=Path, metavar="DIR", help="a PEFT adapter of MODEL"
+    )
+    parser.add_argument(
+        "--against",
+        metavar="MODEL",
+        help="another model, or a revision NAME@REVISION, to set beside",
+    )
 
 
 def run_inspect(options: argparse.Namespace) -> int:
     """Inspect every prompt, print what was found and write it."""
-    request = InspectRequest(
-        model=options.model,
-        prompts=tuple(options.prompts),
-        answer=options.answer,
-        corrupt=options.corrupt,
-        signals=tuple(dict.fromkeys(options.signals or DEFAULT_SIGNALS)),
-        backend=options.backend,
-        device=options.device,
-        out=options.output,
-    )
+    if is_generating(options):
+        opening = _opening(options, options.model, options.adapter)
+        asked = generate_request(options, opening)
+        output = JsonOutput(options.json)
+        run_generate(asked, opened(opening), output)
+        return CONFIRMED
+    request = request_of(options)
     output = JsonOutput(options.json)
-    _show(_inspections(request), request.out, output)
+    _show(_found(request), request.out, output)
     return CONFIRMED
 
 
-def _inspections(request: InspectRequest) -> "list[Inspection]":
-    from circuits.inspection.inspect import inspect
-    from circuits.models import open as pretrained
-
-    model = pretrained.open(
-        request.model, backend=request.backend, device=request.device
+def request_of(options: argparse.Namespace) -> InspectRequest:
+    """What is asked for; `BadInput` before torch is loaded."""
+    other = options.against
+    return InspectRequest(
+        opening=_opening(options, options.model, options.adapter),
+        rows=_rows(options),
+        signals=tuple(dict.fromkeys(options.signals or DEFAULT_SIGNALS)),
+        positions=positions_of(options.positions),
+        chat=options.chat,
+        against=None if other is None else _opening(options, other),
+        out=options.output,
     )
+
+
+def _opening(
+    options: argparse.Namespace, model: str, adapter: Path | None = None
+) -> Opening:
+    return Opening(
+        model, options.backend, options.device, dtype_from(options.dtype), adapter
+    )
+
+
+def _rows(options: argparse.Namespace) -> "tuple[Row, ...]":
+    given = {
+        "answer": options.answer,
+        "corrupt": options.corrupt,
+        "corrupt_answer": options.corrupt_answer,
+        "roles": roles_of(tuple(options.role)),
+    }
+    fields = {name: value for name, value in given.items() if value}
+    if options.row is None:
+        if options.columns:
+            raise BadInput("--columns renames fields of a dataset: name its --row")
+        return rows_of_texts(tuple(options.prompts), fields)
+    if fields or len(options.prompts) > 1:
+        what = f"--{next(iter(fields)).replace('_', '-')}" if fields else "a PROMPT"
+        raise BadInput(f"--row takes all from one dataset: leave out {what}")
+    file = Path(options.prompts[0])
+    return rows_of_file(file, tuple(options.row), tuple(options.columns))
+
+
+def _found(request: InspectRequest) -> "Sequence[Inspection | Comparison]":
+    """The readings; the first model is let go before the other one is opened."""
+    found = _inspections(request, request.opening, request.rows)
+    if request.against is None:
+        return found
+    from circuits.inspection.comparison import Comparison, followed
+
+    pairs = zip(request.rows, found, strict=True)
+    rows = tuple(followed(row, one) for row, one in pairs)
+    others = _inspections(request, request.against, rows)
+    return [Comparison(*pair) for pair in zip(found, others, strict=True)]
+
+
+def _inspections(
+    request: InspectRequest, opening: Opening, rows: "Sequence[Row]"
+) -> "list[Inspection]":
+    from circuits.inspection.inspect import inspect
+    from circuits.models.chat import row_as_chat
+
+    model = opened(opening)
+    asked = [row_as_chat(model, row) for row in rows] if request.chat else rows
     return [
-        inspect(
-            model,
-            prompt,
-            answer=request.answer,
-            corrupt=request.corrupt,
-            signals=request.signals,
-        )
-        for prompt in request.prompts
+        inspect(model, row, signals=request.signals, positions=request.positions)
+        for row in asked
     ]
 
 
-def _show(found: "list[Inspection]", out: Path | None, output: JsonOutput) -> None:
+def opened(opening: Opening) -> "LanguageModel":
+    """The model, as it was asked for."""
+    from circuits.models import open as pretrained
+
+    return pretrained.open(
+        opening.model,
+        backend=opening.backend,
+        device=opening.device,
+        dtype=opening.dtype,
+        adapter=opening.adapter,
+    )
+
+
+def _show(
+    found: "Sequence[Inspection | Comparison]", out: Path | None, output: JsonOutput
+) -> None:
+    from circuits.inspection.comparison import Comparison
     from circuits.report.terminal import console, say
     from trained.store import write_json
 
-    objects = [inspection.as_dict() for inspection in found]
+    objects = [one.as_dict() for one in found]
     whole = objects[0] if len(objects) == 1 else objects
     output.finish(whole)
     page = console(stderr=output.takes_stdout)
-    for inspection in found:
-        print_inspection(page, inspection)
+    for one in found:
+        if isinstance(one, Comparison):
+            print_comparison(page, one)
+        else:
+            print_inspection(page, one)
     if out is not None:
         write_json(out / "inspect.json", whole)
         for file in _draw(found, out):
             say(page, str(file))
 
 
-def print_inspection(page: "Console", inspection: "Inspection") -> None:
-    """The answer's fate by layer, and the model's own next tokens."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from circuits.report.terminal import say
-
-    lens, answer = inspection.lens, inspection.answer
-    title = Text(f"{inspection.model.name}: {inspection.text!r}")
-    table = Table(title=title, title_justify="left")
-    for heading in ("layer", f"rank of {answer}", "log p (nats)", "top token there"):
-        table.add_column(Text(heading), justify="right")
-    layers = lens.rank.labels["layer"]
-    for place in _spread(len(layers)):
-        table.add_row(
-            str(layers[place]),
-            f"{float(lens.rank.values[place, 0]):g}",
-            f"{float(lens.log_prob.values[place, 0]):.2f}",
-            Text(lens.tokens[place][-1]),
-        )
-    page.print(table)
-    top = ", ".join(f"{token} {value:.3f}" for token, value in inspection.top)
-    say(page, f"next token: {top}")
-    say(page, f"answer followed: {answer} ({inspection.answer_source})")
-    if inspection.attention is not None:
-        heads = ", ".join(map(str, inspection.attention.patterns.labels["head"]))
-        say(page, f"heads whose last token looks hardest (layer.head): {heads}")
-    for grid in (inspection.alignment, inspection.patching):
-        if grid is not None:
-            say(page, f"{grid.name}: {_largest(grid)}")
-
-
-def _largest(grid: "Measurement") -> str:
-    """The largest value of a grid and its place."""
-    layer, position = divmod(int(grid.values.argmax()), grid.values.shape[1])
-    where = grid.labels["layer"][layer], grid.labels["position"][position]
-    return f"largest {float(grid.values.max()):.2f} at layer {where[0]}, {where[1]}"
-
-
-def _spread(n: int) -> list[int]:
-    """At most `SHOWN_LAYERS` places from the first to the last."""
-    if n <= SHOWN_LAYERS:
-        return list(range(n))
-    return [round(i * (n - 1) / (SHOWN_LAYERS - 1)) for i in range(SHOWN_LAYERS)]
-
-
-def _draw(found: "list[Inspection]", folder: Path) -> list[Path]:
+def _draw(found: "Sequence[Inspection | Comparison]", folder: Path) -> list[Path]:
     from probes.figures import save
 
     files = []
-    for number, inspection in enumerate(found):
+    for number, one in enumerate(found):
         prefix = f"{number}-" if len(found) > 1 else ""
-        for name, figure in inspection.figures().items():
+        for name, figure in one.figures().items():
             files.append(save(figure, folder / f"{prefix}{name}.png"))
     return files

@@ -1,6 +1,7 @@
 """The verbs `confirm` and `probe`: train what is missing, judge, print, write."""
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from circuits.study import STUDIES, check_device, find, judging_seeds
 from trained.config import override
-from trained.errors import BadInput, Incomplete
+from trained.errors import BadInput, Incomplete, unknown
 
 from .drawing import draw_all
 from .output import JsonOutput, add_json_option
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from circuits.confirm import Confirmation
+    from circuits.datasets.schema import Rows
+    from circuits.models.language_model import LanguageModel
+    from circuits.study import Study
     from trained.store import Run
     from trained.workers import Executor
 
@@ -48,8 +52,31 @@ def add_confirm_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="MODEL", help="judge on a pretrained model instead"
     )
+    add_model_options(parser)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """The options that go with `--model`."""
     parser.add_argument(
         "--backend", default="hf", metavar="hf|nnsight", help="of that model"
+    )
+    parser.add_argument(
+        "--dtype", default="float32", help="of that model: float32, bf16 or fp16"
+    )
+    add_data_options(parser)
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """The options that give a study other rows than its own."""
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE", help="your rows: JSONL, CSV or Parquet"
+    )
+    parser.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="the file's column OLD is our field NEW; repeatable",
     )
 
 
@@ -77,6 +104,8 @@ def _add_judging_options(parser: argparse.ArgumentParser) -> None:
 def run_confirm(options: argparse.Namespace) -> int:
     """Judge every study that was asked for, on its own models or on a given one."""
     studies = options.studies or STUDIES
+    if options.model is None and (options.data or options.columns):
+        raise BadInput("--data and --columns go with --model")
     show = _Show(options)
     if options.report:
         check_page("--report", options.report)
@@ -176,22 +205,69 @@ def _on_language_model(
     names: Sequence[str], options: argparse.Namespace, show: _Show
 ) -> int:
     """Each study's claims about language models, on one of them."""
-    check_device(options.device)
+    if options.device != "spread":
+        check_device(options.device)
     if options.figures or options.report:
         raise BadInput("--figures and --report go with trained runs; see inspect")
+    dtype = dtype_from(options.dtype)
     studies = [find(name) for name in names]
     presets = [study.language_preset(options.preset) for study in studies]
     settings = [override(preset.config, options.assignments) for preset in presets]
     seeds = parse_seeds(options.seeds) if options.seeds else None
-    from circuits.confirm import confirm_language
-    from circuits.models.open import open as open_model
+    data = rows_from(studies, options)
+    from circuits.confirm import confirm_language, keeper_in
 
-    model = open_model(options.model, backend=options.backend, device=options.device)
+    model = _opened(options, dtype)
     for study, preset, sizes in zip(studies, presets, settings, strict=True):
-        lab = study.language_lab(model, sizes, seeds or judging_seeds(preset.n_seeds))
+        keeper = keeper_in(options.out, study, model, sizes, data, _told)
+        lab = study.language_lab(
+            model,
+            sizes,
+            seeds or judging_seeds(preset.n_seeds),
+            data=data,
+            keeper=keeper,
+        )
         found = confirm_language(study, lab, preset=options.preset, only=options.only)
         show.add(found)
     return show.close()
+
+
+def _opened(options: argparse.Namespace, dtype: str) -> "LanguageModel":
+    from circuits.models.open import open as open_model
+
+    return open_model(
+        options.model, backend=options.backend, device=options.device, dtype=dtype
+    )
+
+
+def _told(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""Short names of the types of weights."""
+
+
+def dtype_from(name: str) -> str:
+    """The type of weights that was asked for."""
+    found = DTYPES.get(name, name)
+    if found not in DTYPES.values():
+        raise unknown("dtype", name, (*DTYPES, *DTYPES.values()))
+    return found
+
+
+def rows_from(
+    studies: "Sequence[Study]", options: argparse.Namespace
+) -> "Rows[Any] | None":
+    """The rows that were given, checked; they belong to one study."""
+    if options.data is None:
+        if options.columns:
+            raise BadInput("--columns goes with --data")
+        return None
+    if len(studies) != 1:
+        raise BadInput("--data belongs to one study; name it")
+    schema = studies[0].needs_language().schema
+    return schema.read(options.data, options.columns)
 
 
 def train_with_progress(

@@ -1,8 +1,8 @@
 """A request that needs more memory than there is fails in one line, not by a kill."""
 
-import re
 import resource
-from pathlib import Path
+
+from trained.memory import kilobytes
 
 SPARED = 256 * 2**20
 """Bytes left to the rest of the machine."""
@@ -15,8 +15,8 @@ def limit_memory() -> None:
     the allocation itself fails, is named, and costs one arm. Where the operating system
     does not say what is free, nothing is limited.
     """
-    free = _kilobytes("/proc/meminfo", "MemAvailable")
-    used = _kilobytes("/proc/self/status", "VmData")
+    free = kilobytes("/proc/meminfo", "MemAvailable")
+    used = kilobytes("/proc/self/status", "VmData")
     if free is None or used is None:
         return
     _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -25,12 +25,3 @@ def limit_memory() -> None:
         most = min(most, hard)
     if most > used * 1024:
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-
-
-def _kilobytes(file: str, name: str) -> int | None:
-    """A value of `/proc`, where there is one."""
-    try:
-        found = re.search(rf"^{name}:\s+(\d+) kB", Path(file).read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    return int(found[1]) if found else None

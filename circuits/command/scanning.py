@@ -17,8 +17,10 @@ from circuits.scan.request import (
     require,
 )
 from circuits.study import DEVICES
-from trained.errors import BadInput, unknown
+from trained.errors import BadInput
+from trained.text import printable
 
+from .judging import dtype_from
 from .output import JsonOutput, add_json_option
 from .request import CONFIRMED, add_executor_options, cluster_from
 
@@ -81,8 +83,7 @@ def add_scan_options(parser: argparse.ArgumentParser) -> None:
 def run_scan(options: argparse.Namespace) -> int:
     """Measure what is not there yet, then sum up."""
     output = JsonOutput(options.json)
-    if options.dtype not in DTYPES:
-        raise unknown("dtype", options.dtype, DTYPES)
+    options.dtype = dtype_from(options.dtype)
     data = read_dataset(options.data, options.columns)
     signals = _signals(options.signals) or default_signals(data)
     require(signals, data)
@@ -234,7 +235,7 @@ def _cell(value: Any) -> str:
         return "-"
     text = f"{value:.3g}" if isinstance(value, float) else str(value)
     # Names come from the data: none of them may move the cursor.
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return printable(text)
 
 
 def _layer(record: Mapping[str, Any]) -> str:

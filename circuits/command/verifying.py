@@ -20,10 +20,16 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
 
 def run_verify(options: argparse.Namespace) -> int:
     """Check every file of a run; `BadInput` names the first that is off."""
-    from trained.store import open_run
+    from circuits.tuning.keeper import LANGUAGE
+    from trained.store import Run, open_run
 
-    run = open_run(options.run)
-    lines = list(verified(run))
+    folder = Run(Path(options.run))
+    if (folder.path / "manifest.json").is_file() and (
+        folder.manifest.get("kind") == LANGUAGE
+    ):
+        lines = verified_language(folder)
+    else:
+        lines = verified(open_run(options.run))
     print("\n".join(lines))
     return CONFIRMED
 
@@ -45,6 +51,24 @@ def verified(run: "Run") -> list[str]:
         f"study {run.study}, preset {manifest['preset']}, seeds {manifest['seeds']}",
         f"made by commit {made.get('commit')}, torch {made.get('torch')}",
         f"claims: {'as' if same else 'changed since they were'} before training",
+    ]
+
+
+def verified_language(run: "Run") -> list[str]:
+    """The same of what was measured on a language model."""
+    from trained.state import read_checked
+
+    files = sorted(run.path.glob("*.safetensors"))
+    for file in files:
+        read_checked(file)
+    under_way = len(list(run.path.glob("*/state-*.safetensors")))
+    manifest = run.manifest
+    made = manifest["environment"]
+    return [
+        f"{run.path}: whole, {len(files)} measurements as they were written, "
+        f"{under_way} under way",
+        f"study {manifest['study']}, model {manifest['model']} ({manifest['dtype']})",
+        f"made by commit {made.get('commit')}, torch {made.get('torch')}",
     ]
 
 

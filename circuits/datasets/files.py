@@ -1,4 +1,4 @@
-"""The rows of a file, one after the other: JSONL, CSV or Parquet.
+"""The rows of a file, one after the other: JSONL, a JSON list, CSV or Parquet.
 
 Files come from elsewhere: every size is bounded before it is read, and whatever breaks
 is one line that names the row.
@@ -18,6 +18,9 @@ from .row import FIELDS
 LONGEST_LINE = 16 * 2**20
 """Bytes of a line: longer ones are refused before they are read to their end."""
 
+LARGEST_LIST = 2**28
+"""Bytes of a `.json` file."""
+
 ROWS_AT_ONCE = 256
 """Rows of a Parquet file that are held at a time."""
 
@@ -29,7 +32,7 @@ def entries(file: Path, columns: Mapping[str, str]) -> Iterator[Entry]:
     """The rows of a file, by the format that its name says.
 
     Args:
-        file: `.jsonl`, `.csv` or `.parquet`.
+        file: `.jsonl`, `.json` (a list), `.csv` or `.parquet`.
         columns: the file's name of a column -> ours.
     """
     suffix = file.suffix.lower()
@@ -39,8 +42,14 @@ def entries(file: Path, columns: Mapping[str, str]) -> Iterator[Entry]:
         yield f"{file.name}: {where}", _renamed(entry, columns, f"{file.name}: {where}")
 
 
-def columns_of(assignments: Sequence[str]) -> dict[str, str]:
+def columns_of(
+    assignments: Sequence[str], fields: Sequence[str] = FIELDS
+) -> dict[str, str]:
     """`old=new`, several times, as the new name of every old one.
+
+    Args:
+        assignments: as they are given.
+        fields: the new names that there are.
 
     >>> columns_of(["question=prompt", "target=answer"])
     {'question': 'prompt', 'target': 'answer'}
@@ -50,8 +59,8 @@ def columns_of(assignments: Sequence[str]) -> dict[str, str]:
         old, sign, new = assignment.partition("=")
         if not sign or not old or old in found or new in found.values():
             raise BadInput(f"--columns {assignment}: give old=new, each name once")
-        if new not in FIELDS:
-            raise unknown("field", new, FIELDS)
+        if new not in fields:
+            raise unknown("field", new, fields)
         found[old] = new
     return found
 
@@ -90,6 +99,18 @@ def _jsonl(file: Path) -> Iterator[Entry]:
     for number, line in _lines(file):
         if line.strip():
             yield f"line {number}", _parsed(line, f"{file.name}: line {number}")
+
+
+def _json(file: Path) -> Iterator[Entry]:
+    """A list of rows; read as a whole, so it is bounded as a whole."""
+    if file.stat().st_size > LARGEST_LIST:
+        raise BadInput(
+            f"{file.name}: more than {LARGEST_LIST} bytes; write it as JSONL"
+        )
+    found = _parsed("".join(line for _, line in _lines(file)), file.name)
+    if not isinstance(found, list):
+        raise BadInput(f"{file.name}: a .json file is a list of rows")
+    yield from ((f"row {number}", entry) for number, entry in enumerate(found, 1))
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -174,6 +195,7 @@ def _with_roles(entry: dict[str, Any], where: str) -> dict[str, Any]:
 
 READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
     ".jsonl": _jsonl,
+    ".json": _json,
     ".csv": _csv,
     ".parquet": _parquet,
 }

@@ -59,12 +59,12 @@ def row_of(entry: object, where: str) -> Row:
     """The row that an entry of a file is; `BadInput` names what is wrong with it."""
     if not isinstance(entry, Mapping):
         kind = type(entry).__name__
-        raise BadInput(f"{where}: a row is an object with fields, not {_said(kind)}")
+        raise BadInput(f"{where}: a row is an object with fields, not {said(kind)}")
     known = {name: value for name, value in entry.items() if value is not None}
     _require_no_slips(known, where)
     prompt = _text(known, "prompt", where)
     if prompt is None:
-        found = ", ".join(map(_said, entry)) or "none"
+        found = ", ".join(map(said, entry)) or "none"
         raise BadInput(
             f"{where}: field 'prompt' is missing; fields are {', '.join(FIELDS)}, the "
             f"row has {found}"
@@ -83,7 +83,7 @@ def row_of(entry: object, where: str) -> Row:
 def checked_text(value: object, field: str, where: str) -> str:
     """A text that can be stored and tokenised; `BadInput` if it is none."""
     if not isinstance(value, str):
-        raise BadInput(f"{where}: field '{field}' is {_said(value)}; it must be a text")
+        raise BadInput(f"{where}: field '{field}' is {said(value)}; it must be a text")
     if not value:
         raise BadInput(f"{where}: field '{field}' is empty; give some text")
     if len(value) > MOST_CHARACTERS:
@@ -110,7 +110,7 @@ def _require_no_slips(known: Mapping[Any, object], where: str) -> None:
         meant = get_close_matches(name.lower(), FIELDS, 1, ALIKE)
         if meant and meant[0] not in known:
             raise BadInput(
-                f"{where}: unknown field {_said(name)}; choose from: "
+                f"{where}: unknown field {said(name)}; choose from: "
                 f"{', '.join(FIELDS)}, or rename it by --columns {name}={meant[0]}"
             )
 
@@ -136,7 +136,7 @@ def _roles(value: object, prompt: str, where: str) -> dict[str, Span]:
         return {}
     if not isinstance(value, Mapping):
         raise BadInput(
-            f"{where}: field 'roles' is {_said(value)}; it maps names to phrases of "
+            f"{where}: field 'roles' is {said(value)}; it maps names to phrases of "
             "the prompt or to [start, end]"
         )
     roles = {}
@@ -155,25 +155,25 @@ def _roles(value: object, prompt: str, where: str) -> dict[str, Span]:
 
 def _span(place: object, name: str, prompt: str, where: str) -> Span:
     """The characters of a role, from a phrase or from their numbers."""
-    said = f"{where}: field 'roles': {_said(name)}"
+    own = f"{where}: field 'roles': {said(name)}"
     if isinstance(place, str):
         phrase = checked_text(place, "roles", where)
         start = prompt.find(phrase)
         if start < 0:
-            raise BadInput(f"{said} is {_said(phrase)}, which is not in the prompt")
+            raise BadInput(f"{own} is {said(phrase)}, which is not in the prompt")
         if prompt.find(phrase, start + 1) >= 0:
             raise BadInput(
-                f"{said} is {_said(phrase)}, which is in the prompt more than once; "
+                f"{own} is {said(phrase)}, which is in the prompt more than once; "
                 "give [start, end] in characters"
             )
         return start, start + len(phrase)
     if not _is_pair(place):
-        raise BadInput(f"{said} is {_said(place)}; give a phrase or [start, end]")
+        raise BadInput(f"{own} is {said(place)}; give a phrase or [start, end]")
     assert isinstance(place, Sequence)
     start, end = place
     if not 0 <= start < end <= len(prompt):
         raise BadInput(
-            f"{said} is [{_said(start)}, {_said(end)}]; the prompt has characters 0 to "
+            f"{own} is [{said(start)}, {said(end)}]; the prompt has characters 0 to "
             f"{len(prompt)}"
         )
     return start, end
@@ -185,7 +185,7 @@ def _is_pair(place: object) -> bool:
     return all(isinstance(n, int) and not isinstance(n, bool) for n in place)
 
 
-def _said(value: object) -> str:
+def said(value: object) -> str:
     """A value of anybody's on one line, shortened."""
     if not isinstance(value, str | int | float | bool):
         return f"of type {type(value).__name__}"

@@ -1,13 +1,14 @@
 """Do the representations at two places point the same way, layer by layer?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from circuits.hooks import Model
-from circuits.interventions.part import column, columns
+from circuits.interventions.part import column
 from circuits.models.prompts import named
 from probes.alignment import (
     Score,
@@ -24,7 +25,8 @@ from probes.measurement import Measurement
 from trained.errors import BadInput, unknown
 from trained.task import Batch
 
-from .subject import layer_labels, places, residuals
+from .one_pass import Pass, queries_of
+from .subject import layer_labels, residuals
 
 FEWEST_PROMPTS = 4
 """Two centred states are opposite whatever they are; debiased CKA needs four."""
@@ -114,20 +116,65 @@ def _range(null: Tensor) -> list[list[float]]:
     return found
 
 
-def alignment_with_last(model: Model, prompt: Batch) -> Measurement:
-    """Cosine of the other positions' residuals with the last one's, in one prompt.
+@torch.no_grad()
+def alignment_in(passed: Pass) -> Measurement:
+    """How alike the residuals at the roles of one prompt are, beside its other tokens.
 
-    cos(h_i - m, h_last - m), m the mean over positions. The first position is left out:
-    it is the attention sink and many times longer than the rest. Axes ("layer",
-    "position").
+    cos(h_s - m, h_t - m) at the last tokens of two roles ("last" is one), m the mean
+    over the positions behind the first, which is the attention sink and many times
+    longer than the rest. Beside it the same with every token that plays no role in
+    place of t: their mean, the share of them that are as near as t, and what 95 % of
+    them lie between. Two roles say something where few others are as near.
+
+    Returns:
+        A Measurement with axes ("of", "pair", "layer"), where `of` is "roles",
+        "other tokens", "low", "high" and "as near".
     """
-    stream = residuals(model, prompt, columns(prompt, None))[:, 0]
-    states = centred(stream[:, 1:])
-    others = states[:, :-1]
+    item = passed.item
+    own = {name: place for name, place in queries_of(item).items() if place > 0}
+    taken = {place for role in item.roles.values() for place in role} | {item.last}
+    others = [place for place in range(1, len(item.tokens)) if place not in taken]
+    pairs = [p for p in combinations([*item.roles, "last"], 2) if _two_places(own, p)]
+    if not pairs or len(others) < FEWEST_PROMPTS:
+        raise BadInput(
+            "alignment compares roles of the prompt with each other: name at least one "
+            f"beside the last token by --role, and leave {FEWEST_PROMPTS} others"
+        )
+    layers = [_compared(states[1:], own, others, pairs) for states in passed.stream]
     return Measurement(
-        paired_cosine(others, states[:, -1:].expand_as(others)),
-        ("layer", "position"),
-        {"layer": layer_labels(model), "position": places(model, prompt)[1:-1]},
-        name="alignment with the last token",
+        torch.stack(layers, -1),
+        ("of", "pair", "layer"),
+        {
+            "of": ("roles", "other tokens", "low", "high", "as near"),
+            "pair": tuple(f"{source} and {target}" for source, target in pairs),
+            "layer": layer_labels(passed.model),
+        },
+        name="alignment of roles",
         unit="centred cosine",
     )
+
+
+def _two_places(own: Mapping[str, int], pair: tuple[str, str]) -> bool:
+    """Whether both are behind the first token, and not the same."""
+    one, two = (own.get(name) for name in pair)
+    return one is not None and two is not None and one != two
+
+
+def _compared(
+    states: Float[Tensor, "pos d_model"],
+    own: Mapping[str, int],
+    others: Sequence[int],
+    pairs: Sequence[tuple[str, str]],
+) -> Float[Tensor, "of pair"]:
+    """The quantities of every pair in one layer; the first position is cut off."""
+    moved = centred(states)
+    rest = moved[torch.tensor(others, device=moved.device) - 1]
+    found = []
+    for source, target in pairs:
+        one, two = moved[own[source] - 1], moved[own[target] - 1]
+        cosine = paired_cosine(one[None], two[None])[0]
+        null = paired_cosine(one.expand_as(rest), rest)
+        ends = torch.quantile(null, null.new_tensor([0.025, 0.975]))
+        near = torch.where(cosine.isnan(), torch.nan, (null >= cosine).to(null).mean())
+        found.append(torch.stack([cosine, null.mean(), *ends, near]))
+    return torch.stack(found, -1)

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from circuits.hooks import Model, Signal, measure
 from circuits.interventions.part import Places, column, columns
-from circuits.interventions.passes import activations
 from circuits.models.prompts import named
-from circuits.sites import Site
 from probes.attention import attention_entropy
-from probes.measurement import Measurement
+from probes.measurement import Label, Measurement
 from trained.errors import BadInput, unknown
 from trained.task import Batch
 
+from .one_pass import Pass, queries_of
 from .subject import PROMPTS_AT_ONCE, places
 
 SHOWN_HEADS = 6
@@ -87,7 +87,7 @@ def attention(
 
 @dataclass(frozen=True)
 class AttentionReading:
-    """The last token's attention, and the patterns of the most concentrated heads."""
+    """The last token's attention, and the patterns of the heads that look hardest."""
 
     last_row: Measurement
     """Axes ("layer", "head", "key")."""
@@ -95,41 +95,97 @@ class AttentionReading:
     """The largest weight on one token between the first and the last; axes
     ("layer", "head")."""
     patterns: Measurement
-    """Axes ("head", "query", "key"), heads named `layer.head`, largest first."""
+    """Among the shown positions; axes ("head", "query", "key"), heads named
+    `layer.head`, those that look hardest first."""
+    mass: Measurement | None = None
+    """Of the last token and of every role on the roles before it; axes ("keys", "look",
+    "layer", "head"): "role", and "elsewhere", the mean over as many tokens anywhere
+    between the first and the query."""
 
 
-def read_attention(model: Model, prompt: Batch) -> AttentionReading:
-    """The attention of the last token of one prompt.
+def read_attention(passed: Pass) -> AttentionReading:
+    """The attention in one prompt.
 
     Many heads rest on the first token whatever the prompt says (the attention sink)
-    and others stay where they are, so heads are ranked by their weight on the tokens
-    between.
+    and others stay where they are. So heads are ranked by their mass on a role, over
+    what as many other tokens get; without roles, by their weight on a token between.
     """
-    last_row = attention(model, prompt)
+    assert passed.rows is not None
+    model, prompt = passed.model, passed.prompt
+    layers = {"layer": passed.layers}
+    rows = passed.rows[:, :, 0]
+    last_row = Measurement(
+        rows,
+        ("layer", "head", "key"),
+        {**layers, "key": places(model, prompt)},
+        name="attention of last",
+    )
     between = Measurement(
-        last_row.values[..., 1:-1].amax(-1),
+        rows[..., 1:-1].amax(-1),
         ("layer", "head"),
-        {"layer": last_row.labels["layer"]},
+        layers,
         name="the last token's largest attention",
         unit="on a token between first and last",
     )
-    order = between.values.flatten().argsort(descending=True, stable=True)
-    n_heads = between.values.shape[1]
-    strongest = [divmod(place, n_heads) for place in order[:SHOWN_HEADS].tolist()]
-    return AttentionReading(last_row, between, _patterns(model, prompt, strongest))
+    mass = _mass(passed)
+    ranked = between.values
+    if mass is not None:
+        last = [place for place, look in enumerate(mass.labels["look"]) if _last(look)]
+        ranked = (mass.values[0] - mass.values[1])[last].amax(0)
+    return AttentionReading(last_row, between, _patterns(passed, ranked), mass)
 
 
-def _patterns(model: Model, prompt: Batch, heads: list[tuple[int, int]]) -> Measurement:
-    sites = [Site("pattern", layer) for layer in sorted({layer for layer, _ in heads})]
-    seen = activations(model, prompt, sites)
-    tokens = places(model, prompt)
+def _last(look: Label) -> bool:
+    return str(look).startswith("last ")
+
+
+def _mass(passed: Pass) -> Measurement | None:
+    """Mass on the roles, and the mean mass on as many tokens elsewhere.
+
+    Of a row A of query q and k tokens of a role that q sees, k / q of what it gives to
+    tokens 1 to q: the mean over all choices of k of these tokens. The first token keeps
+    its place, as in the null of `scan`.
+    """
+    assert passed.rows is not None
+    item, found, null, names = passed.item, [], [], []
+    for query, (asking, place) in enumerate(queries_of(item).items()):
+        row = passed.rows[:, :, query]
+        for role, own in item.roles.items():
+            seen = [key for key in own if key <= place]
+            if not seen or not place or role == asking:
+                continue
+            moved = sum(key > 0 for key in seen)
+            kept = row[..., 0] * (moved < len(seen))
+            names.append(f"{asking} on {role}")
+            found.append(row[..., seen].sum(-1))
+            null.append(kept + row[..., 1 : place + 1].sum(-1) * moved / place)
+    if not names:
+        return None
     return Measurement(
-        torch.stack([seen[Site("pattern", layer)][0, head] for layer, head in heads]),
+        torch.stack([torch.stack(found), torch.stack(null)]),
+        ("keys", "look", "layer", "head"),
+        {
+            "keys": ("role", "elsewhere"),
+            "look": tuple(names),
+            "layer": passed.layers,
+        },
+        name="attention mass",
+    )
+
+
+def _patterns(passed: Pass, ranked: Float[Tensor, "layer head"]) -> Measurement:
+    assert passed.blocks is not None
+    order = ranked.flatten().argsort(descending=True, stable=True)[:SHOWN_HEADS]
+    heads = [divmod(place, ranked.shape[1]) for place in order.tolist()]
+    tokens = places(passed.model, passed.prompt)
+    shown = tuple(tokens[place] for place in passed.shown)
+    return Measurement(
+        torch.stack([passed.blocks[layer, head] for layer, head in heads]),
         ("head", "query", "key"),
         {
-            "head": tuple(f"{layer}.{head}" for layer, head in heads),
-            "query": tokens,
-            "key": tokens,
+            "head": tuple(f"{passed.layers[layer]}.{head}" for layer, head in heads),
+            "query": shown,
+            "key": shown,
         },
         name="attention",
     )

@@ -1,5 +1,6 @@
 """The logit lens: what each layer would answer, and how likely the answer is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -7,17 +8,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from circuits.backends.anatomy import Readout
 from circuits.hooks import Model, attached, forward, reading, readout_of
-from circuits.interventions.part import columns
+from circuits.interventions.part import Places, columns
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.sweep import target_log_prob
 from circuits.sites import Site
-from probes.lens import lens_log_probs, middle_rank
 from probes.measurement import Measurement
 from trained.errors import BadInput
 from trained.task import Batch
 
+from .answer_lens import Lens, Tops, answer_lens, top_tokens
 from .subject import (
     answered,
     layer_labels,
@@ -59,26 +59,54 @@ class LensReading:
 
 
 @torch.no_grad()
-def lens(model: Model, prompts: Batch) -> LensReading:
+def lens(model: Model, prompts: Batch, *, positions: Places = None) -> LensReading:
     """Send every layer's residual through the final norm and the unembedding.
 
     nostalgebraist 2020, "interpreting GPT: the logit lens". Prompts without an answer
-    are followed by what the model says to them. One layer's logits are held at a time.
+    are followed by what the model says to them. The vocabulary is passed in tiles, some
+    positions at a time: no whole row of logits is kept.
+
+    Args:
+        model: the model.
+        prompts: the prompts.
+        positions: where the top tokens of the first prompt are read: a role or
+            columns; None for everywhere.
     """
     prompts = answered(model, prompts)
-    readout = readout_of(model)
-    ranks, log_probs = [], []
-    for residual in residuals(model, prompts, prompts.role("last")):
-        found = lens_log_probs(residual[:, 0], readout.logits)
-        own = found.gather(-1, prompts.targets[:, None])[:, 0]
-        log_probs.append(own)
-        ranks.append(middle_rank(found, own))
-    probability, tokens = _tops(model, prompts.rows(slice(1)), readout)
+    last, readout = residuals(model, prompts, prompts.role("last")), readout_of(model)
+    found = answer_lens(readout, last[:, :, 0], prompts.targets)
+    first = prompts.rows(slice(1))
+    shown = columns(first, positions)
+    tops = top_tokens(readout, residuals(model, first, shown)[:, 0])
+    return lens_reading(model, prompts, found, tops, shown[0].tolist())
+
+
+def lens_reading(
+    model: Model, prompts: Batch, found: Lens, tops: Tops, shown: Sequence[int]
+) -> LensReading:
+    """What was found, with its names.
+
+    Args:
+        model: the model.
+        prompts: with their answers.
+        found: of the answers, by layer and prompt.
+        tops: of the first prompt, by layer and position.
+        shown: these positions.
+    """
+    names = places(model, prompts.rows(slice(1)))
+    probability = Measurement(
+        tops.log_prob.exp(),
+        ("layer", "position"),
+        {"layer": layer_labels(model), "position": tuple(names[p] for p in shown)},
+        name="logit lens: probability of the top token",
+    )
     return LensReading(
-        rank=_by_layer(model, prompts, ranks, "rank", "1 is the top"),
-        log_prob=_by_layer(model, prompts, log_probs, "log p", "nats"),
+        rank=_by_layer(model, prompts, found.rank, "rank", "1 is the top"),
+        log_prob=_by_layer(model, prompts, found.log_prob, "log p", "nats"),
         probability=probability,
-        tokens=tokens,
+        tokens=tuple(
+            tuple(show(model, token) for token in row) for row in tops.token.tolist()
+        ),
     )
 
 
@@ -124,29 +152,11 @@ def log_prob(model: Model, prompts: Batch) -> Measurement:
     )
 
 
-def _tops(
-    model: Model, prompt: Batch, readout: Readout
-) -> tuple[Measurement, tuple[tuple[str, ...], ...]]:
-    """The top token at every position of one prompt, and its probability."""
-    found = [
-        lens_log_probs(residual[0], readout.logits).max(-1)
-        for residual in residuals(model, prompt, columns(prompt, None))
-    ]
-    probability = Measurement(
-        torch.stack([best.values.exp() for best in found]),
-        ("layer", "position"),
-        {"layer": layer_labels(model), "position": places(model, prompt)},
-        name="logit lens: probability of the top token",
-    )
-    tops = [best.indices.tolist() for best in found]
-    return probability, tuple(tuple(show(model, t) for t in row) for row in tops)
-
-
 def _by_layer(
-    model: Model, prompts: Batch, values: list[Tensor], name: str, unit: str
+    model: Model, prompts: Batch, values: Tensor, name: str, unit: str
 ) -> Measurement:
     return Measurement(
-        torch.stack(values),
+        values,
         ("layer", "example"),
         {"layer": layer_labels(model)},
         name=_named(model, prompts, name),

@@ -2,40 +2,134 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from circuits.datasets.dataset import read_dataset
+from circuits.datasets.row import Row, row_of
 from circuits.study import check_device
 from trained.errors import BadInput, unknown
 
 SIGNALS = ("lens", "attention", "alignment", "patching")
 DEFAULT_SIGNALS = ("lens", "attention")
 BACKENDS = ("hf", "bridge", "nnsight")
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Which model, and how it is opened.
+
+    Attributes:
+        model: as `open` takes it.
+        backend: what observes it.
+        device: where it computes.
+        dtype: of its weights.
+        adapter: a folder with a PEFT adapter for it.
+    """
+
+    model: str
+    backend: str = "hf"
+    device: str = "auto"
+    dtype: str = "float32"
+    adapter: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise unknown("backend", self.backend, BACKENDS)
+        if self.dtype not in DTYPES:
+            raise unknown("dtype", self.dtype, DTYPES)
+        if self.device != "spread":
+            check_device(self.device)
 
 
 @dataclass(frozen=True)
 class InspectRequest:
-    """A model, the prompts to run it on, and the signals to show."""
+    """A model, the prompts to run it on, and the signals to show.
 
-    model: str
-    prompts: tuple[str, ...]
-    answer: str | None = None
-    corrupt: str | None = None
+    Attributes:
+        opening: the model.
+        rows: the prompts and what is known of them.
+        signals: what is read.
+        positions: roles, phrases and columns that are shown and patched; None: see
+            `inspect`.
+        chat: whether prompts are put into the tokenizer's template.
+        against: another model, whose readings are set beside.
+        out: where figures go.
+    """
+
+    opening: Opening
+    rows: tuple[Row, ...]
     signals: tuple[str, ...] = DEFAULT_SIGNALS
-    backend: str = "hf"
-    device: str = "auto"
+    positions: tuple[str | int, ...] | None = None
+    chat: bool = False
+    against: Opening | None = None
     out: Path | None = None
 
     def __post_init__(self) -> None:
         for signal in self.signals:
             if signal not in SIGNALS:
                 raise unknown("signal", signal, SIGNALS)
-        if self.backend not in BACKENDS:
-            raise unknown("backend", self.backend, BACKENDS)
-        if self.device != "spread":
-            check_device(self.device)
-        if any(not prompt.strip() for prompt in self.prompts):
-            raise BadInput("a prompt is empty; give some text")
-        if ("patching" in self.signals) != (self.corrupt is not None):
-            raise BadInput(
-                "--signal patching and --corrupt PROMPT go together: the corrupt "
-                "prompt has as many tokens and another answer"
-            )
+        for row in self.rows:
+            if not row.prompt.strip():
+                raise BadInput("a prompt is empty; give some text")
+            if "patching" in self.signals and row.corrupt is None:
+                raise BadInput(
+                    f"{row.where}: --signal patching and --corrupt PROMPT go together: "
+                    "the corrupt prompt has as many tokens and another answer"
+                )
+            if "alignment" in self.signals and not row.roles:
+                raise BadInput(
+                    f"{row.where}: --signal alignment compares roles: name some by "
+                    "--role NAME=PHRASE"
+                )
+
+
+def rows_of_texts(prompts: tuple[str, ...], fields: dict[str, Any]) -> tuple[Row, ...]:
+    """Prompts from a command line, which share what is known of them."""
+    return tuple(row_of({"prompt": text, **fields}, "the prompt") for text in prompts)
+
+
+def rows_of_file(
+    file: Path, numbers: tuple[int, ...], columns: tuple[str, ...]
+) -> tuple[Row, ...]:
+    """Some rows of a dataset, counted from 1."""
+    data = read_dataset(file, columns)
+    for number in numbers:
+        if not 1 <= number <= len(data):
+            raise unknown("row", number, f"1 to {len(data)} of {file.name}")
+    return tuple(data.rows[number - 1] for number in numbers)
+
+
+def roles_of(assignments: tuple[str, ...]) -> dict[str, str]:
+    """`name=phrase`, several times.
+
+    >>> roles_of(("subject=France", "relation=capital"))
+    {'subject': 'France', 'relation': 'capital'}
+    """
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        name, sign, phrase = assignment.partition("=")
+        if not sign or not name or not phrase or name in found:
+            raise BadInput(f"--role {assignment}: give NAME=PHRASE, each name once")
+        found[name] = phrase
+    return found
+
+
+def positions_of(text: str | None) -> tuple[str | int, ...] | None:
+    """Roles, phrases, columns and ranges of columns, between commas.
+
+    >>> positions_of("subject,last,3,5-7")
+    ('subject', 'last', 3, 5, 6, 7)
+    """
+    if text is None:
+        return None
+    found: list[str | int] = []
+    for part in (part for part in text.split(",") if part.strip()):
+        first, sign, last = part.strip().partition("-")
+        if first.isdecimal() and (last.isdecimal() or not sign):
+            found.extend(range(int(first), int(last if sign else first) + 1))
+        else:
+            found.append(part.strip())
+    if not found:
+        raise BadInput("--positions: name roles, phrases or columns, like subject,last")
+    return tuple(dict.fromkeys(found))

@@ -10,19 +10,19 @@ from circuits.models.language_model import LanguageModel
 from circuits.sites import Site
 from trained.errors import BadInput
 from trained.task import Batch
+from trained.text import printable
 
 PROMPTS_AT_ONCE = 32
 """Prompts whose activations at every layer are held at a time."""
 
 
 def visible(text: str) -> str:
-    r"""White space that a reader can see.
+    r"""Printable text in which blanks are seen as well.
 
     >>> visible(" Paris"), visible("\n")
     ('·Paris', '\\n')
     """
-    escaped = text.replace("\n", "\\n").replace("\t", "\\t")
-    return escaped.replace(" ", "·")
+    return printable(text.replace(" ", "·"))
 
 
 def show(model: Model, token: int) -> str:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,20 +36,27 @@ class Loading:
         dtype: the type of the weights.
         device: a torch device, or `spread` for all of them, by accelerate.
         families: whether the model must be of a family whose layout is known.
+        revision: a branch, a tag or a commit on the hub; None for a local folder.
     """
 
     dtype: torch.dtype
     device: str
     families: bool
+    revision: str | None = None
 
 
 def load(name: str, how: Loading) -> tuple[Any, Any]:
-    """The transformers model and its tokenizer, from local files if there are any."""
+    """The transformers model and its tokenizer, from local files if there are any.
+
+    `name@revision` is a branch, a tag or a commit of a model on the hub.
+    """
     folder = _folder(name, how.dtype)
     if folder is not None:
         return _from_files(str(folder), how)
     if Path(name).is_absolute() or name.startswith(("./", "../", "~")):
         raise BadInput(f"there is no model at {name}")
+    name, _, revision = name.partition("@")
+    how = replace(how, revision=revision or "main")
     try:
         return _from_files(name, how)
     except CannotOpen:
@@ -79,7 +86,9 @@ def _from_files(name: str, how: Loading, *, local: bool = True) -> tuple[Any, An
     from circuits.backends.families import family_of
 
     # False, not None: with None transformers asks on the terminal and waits.
-    common = {"local_files_only": local, "trust_remote_code": False}
+    common: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}
+    if how.revision is not None:
+        common["revision"] = how.revision
     spread = {"device_map": "auto"} if how.device == "spread" else {}
     try:
         config = AutoConfig.from_pretrained(name, **common)
@@ -190,6 +199,9 @@ def _read(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
 
     source = {"gguf_file": gguf.name, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
+    if _begins_with_bos(gguf) and tokenizer.bos_token is not None:
+        # As the model was trained; transformers leaves it out.
+        tokenizer.add_bos_token = True
     packed = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         dtype=dtype,
@@ -203,6 +215,14 @@ def _read(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     dense.load_state_dict(packed.state_dict(), assign=True)
     dense.tie_weights()
     return dense, tokenizer
+
+
+def _begins_with_bos(file: Path) -> bool:
+    """Whether a GGUF file says that texts begin with the tokenizer's first token."""
+    from gguf import GGUFReader
+
+    found = GGUFReader(file).get_field("tokenizer.ggml.add_bos_token")
+    return found is not None and bool(found.contents())
 
 
 def _publish(partial: Path, folder: Path) -> None:

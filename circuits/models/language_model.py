@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -44,6 +45,10 @@ class LanguageModel:
     readout: Readout
     run: Run
     """The forward pass, as the library at hand spells it."""
+    growing: Callable[[], Run] | None = None
+    """Begins a pass that goes on: each call reads new tokens alone, whose keys and
+    values join those of the calls before; the mask has all columns. None if the library
+    cannot."""
 
     @property
     def device(self) -> torch.device:
@@ -168,6 +173,7 @@ def from_hf(hf: nn.Module, tokenizer: Any, name: str) -> LanguageModel:
         n_ctx=config.max_position_embeddings,
         readout=readout,
         run=run_hf(hf),
+        growing=partial(_growing_hf, hf),
     )
 
 
@@ -180,6 +186,25 @@ def run_hf(hf: Callable[..., Any]) -> Run:
             attention_mask=mask,
             position_ids=positions,
             use_cache=False,
+        ).logits
+
+    return run
+
+
+def _growing_hf(hf: Any) -> Run:
+    """A pass with transformers' own cache, which forgets what windows do not reach."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache(config=hf.config)
+
+    def run(tokens: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+        return hf(
+            input_ids=tokens,
+            # Without padding the causal mask is all there is, and costs nothing.
+            attention_mask=None if bool(mask.all()) else mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
         ).logits
 
     return run

@@ -13,6 +13,7 @@ import torch
 from trained.device import device_named
 from trained.errors import unknown
 
+from .adapters import adapted, base_of, require_adapter
 from .contract import check_model
 from .files import Loading, load
 from .language_model import LanguageModel, from_bridge, from_hf, run_hf
@@ -32,6 +33,8 @@ def open(
     backend: str = "hf",
     device: str = "auto",
     dtype: str | torch.dtype = "float32",
+    adapter: str | Path | None = None,
+    merged: bool = True,
 ) -> LanguageModel:
     """Open a language model, in eval mode and without gradients.
 
@@ -40,20 +43,32 @@ def open(
 
     Args:
         name_or_path: `smollm2`, a directory that `save_pretrained` wrote, a GGUF
-            file, or a name on the Hugging Face hub (local files are preferred).
+            file, or a name on the Hugging Face hub (local files are preferred), of
+            some revision as `name@revision`; or the folder of a PEFT adapter, which
+            names its model.
         backend: `hf` hooks the model as it is and keeps its fast attention; `bridge`
             is TransformerLens' TransformerBridge; `nnsight` traces it.
         device: as for everything (`device_named`); and `spread` puts layers on all
             devices, by accelerate.
-        dtype: the type of the weights.
+        dtype: the type of the weights; signals are computed in single precision.
+        adapter: the folder of a PEFT adapter for the model.
+        merged: whether the adapter is added to the weights, or stays beside them.
     """
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     precision = dtype_named(dtype)
     place = device if device == "spread" else device_named(device)
     how = Loading(precision, place, families=backend != "bridge")
-    hf, tokenizer = load(str(name_or_path), how)
-    model = opened(str(name_or_path), hf, tokenizer, backend)
+    name = str(name_or_path)
+    if adapter is None and (base := base_of(Path(name).expanduser())) is not None:
+        name, adapter = base, name
+    if adapter is not None:
+        require_adapter(Path(adapter).expanduser())
+    hf, tokenizer = load(name, how)
+    if adapter is not None:
+        hf = adapted(hf, Path(adapter).expanduser(), merged=merged)
+        name = f"{name} with {Path(adapter).name}"
+    model = opened(name, hf, tokenizer, backend)
     check_model(model)
     return model
 
@@ -109,7 +124,7 @@ def opened(name: str, hf: Any, tokenizer: Any, backend: str) -> LanguageModel:
         from circuits.backends.nnsight import Traced
 
         traced = Traced(hf)
-        return replace(model, module=traced, run=run_hf(traced))
+        return replace(model, module=traced, run=run_hf(traced), growing=None)
     return model
 
 

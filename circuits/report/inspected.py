@@ -57,9 +57,15 @@ def read_inspected(path: Path) -> list[Inspected]:
     if not file.is_file():
         raise BadInput(f"--inspect {path}: there is no inspect.json")
     try:
-        return [inspected(one) for one in read_objects(file)]
+        found = [one for both in read_objects(file) for one in _each(both)]
+        return [inspected(one) for one in found]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"{file} was not written by inspect: {error}") from error
+
+
+def _each(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What was found of one prompt; of a comparison, both models' findings."""
+    return found.get("inspections", [found])
 
 
 def inspected(found: Mapping[str, Any]) -> Inspected:
@@ -110,13 +116,15 @@ def _patching(found: Mapping[str, Any]) -> Grid:
     if grid["axes"] != ["layer", "position"]:
         raise ValueError(f"patching over {grid['axes']}")
     values = [[float(v) for v in row] for row in grid["values"]]
+    places = grid.get("labels", {}).get("position", _tokens(found))
+    across = tuple(str(place) for place in places)
     return Grid(
         title="Activation patching",
         about="The share of the answer's lead that comes back when this residual is "
         "copied from the prompt into its corrupt twin.",
         down=_layers(found)[-len(values) :],
-        across=_tokens(found),
-        rows=_coloured(values, _layers(found)[-len(values) :], _tokens(found)),
+        across=across,
+        rows=_coloured(values, _layers(found)[-len(values) :], across),
     )
 
 
@@ -164,4 +172,6 @@ def _layers(found: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _tokens(found: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(token) for token in found["tokens"])
+    """The tokens that are shown: all, or some of a long prompt."""
+    tokens = found["tokens"]
+    return tuple(str(tokens[n]) for n in found.get("shown", range(len(tokens))))

@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 
 from circuits.backends.view import View
+from circuits.inspection.encoding import Item, Tokens
+from circuits.inspection.observing import Seen
+from circuits.inspection.packing import Pack
 
-from .encoding import Item, Tokens
 from .nulls import draws, moved
-from .packing import Pack
-from .passes import Seen
 from .tables import Labels, Part, long
 
 
@@ -103,7 +103,7 @@ def attention_part(
         items: all prompts of the batch.
         labels: the names of the roles.
     """
-    whole = torch.stack(list(seen.views.values()), 1)
+    whole = torch.stack(list(seen.views["mass"].values()), 1)
     if looked.queries is not None:
         index = torch.arange(len(whole))[:, None]
         whole = whole.permute(0, 3, 1, 2, 4)[index, looked.queries.cpu()]
@@ -117,7 +117,7 @@ def attention_part(
         null[..., query, :n_roles] = masses[..., query, start : start + n_roles]
     axes = {
         "prompt": [items[row].index for row in rows],
-        "layer": list(seen.views),
+        "layer": list(seen.views["mass"]),
         "head": range(masses.shape[2]),
         "query": queries,
         "key": range(n_keys),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .encoding import Item, Tokens
+from circuits.inspection.encoding import Item, Tokens
 
 
 def draws(seed: int, *place: int) -> np.random.Generator:

@@ -7,6 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from circuits.inspection.encoding import Item, Tokens
+from circuits.inspection.observing import at_least_single
+from circuits.inspection.packing import pack, packed
 from circuits.inspection.subject import residual_layers
 from circuits.interventions.attribution import logit_attribution
 from circuits.interventions.metric import Reading, logit_difference
@@ -17,10 +20,7 @@ from circuits.models.language_model import LanguageModel, Side
 from probes.measurement import Measurement
 from trained.task import Batch
 
-from .encoding import Item, Tokens
 from .nulls import draws, moved
-from .packing import pack, packed
-from .passes import at_least_single
 from .tables import Labels, Part, long
 
 NULL = "null: "

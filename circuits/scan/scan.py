@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from circuits.datasets.dataset import Dataset, dataset_of, read_dataset
 from circuits.datasets.row import Row
+from circuits.inspection.encoding import encode
 from circuits.models.language_model import LanguageModel
 from circuits.models.open import behind
 from circuits.models.open import open as open_model
@@ -23,7 +24,6 @@ from trained.groups import threads
 from trained.lock import owned
 from trained.workers import Executor, Processes, Result
 
-from .encoding import encode
 from .folder import SUMMARY, begin, file_of, identity, is_done, shards
 from .request import Settings, default_signals, require
 from .shard import measured_shard, require_sites

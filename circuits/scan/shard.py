@@ -12,6 +12,9 @@ import numpy as np
 import torch
 
 from circuits.hooks import sites_of
+from circuits.inspection.encoding import Item
+from circuits.inspection.observing import Look, Seen, observe, stream_sites
+from circuits.inspection.packing import Teaching, pack, packed, teachings
 from circuits.inspection.subject import residual_layers
 from circuits.models.language_model import LanguageModel, Side
 from circuits.sites import Site, described
@@ -19,12 +22,9 @@ from trained.errors import unknown
 
 from .alignment import States
 from .attention import attention_part, looks
-from .encoding import Item
 from .lens import lens_part
 from .nulls import other_answers
-from .packing import Teaching, pack, packed, teachings
 from .pairs import attribution_parts, patching_parts
-from .passes import Seen, observe
 from .request import Settings
 from .tables import EMBEDDING, Labels, Part, long, table
 
@@ -99,8 +99,7 @@ class _Shard:
     @cached_property
     def stream(self) -> tuple[Site, ...]:
         """The residual before the first layer and after each."""
-        layers = residual_layers(self.model)
-        return (Site("resid_pre", layers[0]), *(Site("resid_post", n) for n in layers))
+        return stream_sites(self.model)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -147,8 +146,8 @@ class _Shard:
         streams = {"lens", "alignment"} & {*settings.signals}
         sites = {*settings.sites.values(), *(self.stream if streams else ())}
         columns = own.columns([_positions(t, self.labels) for t in taught])
-        view = None if looked is None else looked.view
-        seen = observe(self.model, own.batch, sorted(sites), columns, view)
+        views = {} if looked is None else {"mass": Look(looked.view)}
+        seen = observe(self.model, own.batch, sorted(sites), columns, views)
         rows = [row for row, t in enumerate(taught) if t.main]
         if rows and looked is not None:
             part = attention_part(looked, seen, rows, items, self.labels)

@@ -2,6 +2,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from matplotlib import rcParams
@@ -42,7 +43,7 @@ def test_heatmap_of_signed_values_is_centred_on_zero():
 
 def test_heatmap_thins_many_labels():
     ax = figures.heatmap(grid(3, 100, axes=("layer", "key")))
-    assert len(ax.get_xticks()) <= figures.MAX_TICKS
+    assert len(ax.get_xticks()) <= 24
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
@@ -91,7 +92,7 @@ def test_polar_places_angles_by_layer():
     ax = figures.polar(angles)
     assert list(ax.lines[0].get_xdata()) == pytest.approx([0.2, 1.5])
     assert list(ax.lines[0].get_ydata()) == [1, 2]
-    assert ax.get_thetamax() == pytest.approx(180)
+    assert ax.get_thetamax() == pytest.approx(120)
     with pytest.raises(ValueError, match="polar axes"):
         figures.polar(angles, ax=Figure().add_subplot())
     with pytest.raises(ValueError, match="no axis 'layer'"):
@@ -175,3 +176,51 @@ def test_plot_draws_the_mean_of_what_measure_gives():
     assert list(ax.lines[0].get_ydata()) == m.select(statistic="mean").values.tolist()
     with pytest.raises(ValueError, match="no axis to draw over"):
         m.mean().plot()
+
+
+def test_what_the_font_lacks_is_shown_by_its_number(tmp_path):
+    """A glyph that is missing would be a box, and a warning is an error here."""
+    labels = ("中文", "a\x07", "naïve")
+    m = grid(3, 3, axes=("layer", "position"), layer=labels, position=labels)
+    named = Measurement(m.values, m.axes, m.labels, name="log p of 中")
+    texts = [["中", "\u200b", "é"]] * 3
+    ax = figures.text_heatmap(named, texts)
+    figures.save(ax, tmp_path / "cells.png")
+    assert tick_labels(ax.xaxis) == ["U+4E2DU+6587", "aU+0007", "naïve"]
+    assert ax.get_title() == "log p of U+4E2D"
+    assert [text.get_text() for text in ax.texts[:3]] == ["U+4E2D", "U+200B", "é"]
+    lines = figures.curve(m, x="position", hue="layer", band=None)
+    figures.save(lines, tmp_path / "lines.png")
+
+
+def test_attention_that_cannot_be_seen_is_blank_and_panels_share_their_colours():
+    seen = torch.tensor([[[1.0, 0.0], [0.9, 0.1]], [[1.0, 0.0], [0.5, 0.5]]])
+    drawn = Measurement(seen, ("head", "query", "key")).plot().axes[:2]
+    first, second = (ax.images[0] for ax in drawn)
+    assert np.isnan(first.get_array().filled(np.nan)[0, 1])
+    assert first.get_clim() == second.get_clim() == (0.0, 1.0)
+
+
+def test_attention_to_the_future_is_not_hidden():
+    seen = torch.tensor([[0.5, 0.5], [0.9, 0.1]])
+    (image,) = Measurement(seen, ("query", "key")).plot().axes[0].images
+    assert not np.isnan(image.get_array().filled(np.nan)).any()
+
+
+def test_an_embedding_far_away_does_not_set_the_scale():
+    layers = ("embedding", "0", "1", "2")
+    far = Measurement(torch.tensor([-120.0, -4, -3, -1]), ("layer",), {"layer": layers})
+    near = Measurement(torch.tensor([-5.0, -4, -3, -1]), ("layer",), {"layer": layers})
+    (ax,), (other,) = far.plot().axes, near.plot().axes
+    assert ax.get_ylim()[0] > -6
+    assert "off the scale: -120" in ax.texts[0].get_text()
+    assert not other.texts
+
+
+def test_a_line_that_hides_another_has_smaller_markers():
+    same = torch.tensor([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
+    apart = torch.tensor([[0.0, 1.0, 2.0], [2.0, 3.0, 9.0]])
+    for values, hidden in ((same, True), (apart, False)):
+        ax = figures.curve(Measurement(values, ("arm", "x")), x="x", hue="arm")
+        first, second = (line.get_markersize() for line in ax.lines)
+        assert (first > second) == hidden

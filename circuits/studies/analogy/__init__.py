@@ -4,9 +4,9 @@ from circuits.study import LanguagePart, Study
 from trained.analogy.config import PRESETS, Config
 
 from .claims import claims
-from .llm.claims import PRESETS as LANGUAGE_PRESETS
-from .llm.claims import Settings
 from .llm.claims import claims as language_claims
+from .llm.settings import PRESETS as LANGUAGE_PRESETS
+from .llm.settings import Settings
 
 STUDY = Study(
     slug="analogy",
@@ -23,5 +23,6 @@ STUDY = Study(
         presets=LANGUAGE_PRESETS,
         claims=language_claims,
         lab="circuits.studies.analogy.llm.lab:AnalogyLanguageLab",
+        data="circuits.studies.analogy.llm.rows:SCHEMA",
     ),
 )

@@ -4,9 +4,9 @@ from circuits.study import LanguagePart, Study
 from trained.bridge.config import PRESETS, Config
 
 from .claims import claims
-from .llm.claims import PRESETS as LANGUAGE_PRESETS
-from .llm.claims import Settings
 from .llm.claims import claims as language_claims
+from .llm.settings import PRESETS as LANGUAGE_PRESETS
+from .llm.settings import Settings
 
 STUDY = Study(
     slug="bridge",
@@ -23,5 +23,6 @@ STUDY = Study(
         presets=LANGUAGE_PRESETS,
         claims=language_claims,
         lab="circuits.studies.bridge.llm.lab:BridgeLanguageLab",
+        data="circuits.studies.bridge.llm.rows:SCHEMA",
     ),
 )

@@ -5,8 +5,9 @@ from trained.lego.config import Config
 from trained.lego.presets import PRESETS
 
 from .claims import claims
-from .llm.claims import SETTINGS, Settings
 from .llm.claims import claims as language_claims
+from .llm.settings import PRESETS as LANGUAGE_PRESETS
+from .llm.settings import Settings
 
 STUDY = Study(
     slug="lego",
@@ -23,8 +24,9 @@ STUDY = Study(
     substitutes_part="circuits.studies.lego.substitutes:SUBSTITUTES",
     language=LanguagePart(
         settings=Settings,
-        presets=SETTINGS,
+        presets=LANGUAGE_PRESETS,
         claims=language_claims,
         lab="circuits.studies.lego.llm.lab:LegoLanguageLab",
+        data="circuits.studies.lego.llm.rows:SCHEMA",
     ),
 )

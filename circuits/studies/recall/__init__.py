@@ -4,9 +4,9 @@ from circuits.study import LanguagePart, Study
 from trained.recall.config import PRESETS, Config
 
 from .claims import claims
-from .llm import PRESETS as LANGUAGE_PRESETS
-from .llm import Settings
 from .llm.claims import claims as language_claims
+from .llm.settings import PRESETS as LANGUAGE_PRESETS
+from .llm.settings import Settings
 
 STUDY = Study(
     slug="recall",
@@ -23,5 +23,6 @@ STUDY = Study(
         presets=LANGUAGE_PRESETS,
         claims=language_claims,
         lab="circuits.studies.recall.llm.lab:RecallLanguageLab",
+        data="circuits.studies.recall.llm.rows:SCHEMA",
     ),
 )

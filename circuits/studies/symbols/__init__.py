@@ -24,5 +24,6 @@ STUDY = Study(
         presets=LANGUAGE_PRESETS,
         claims=language_claims,
         lab="circuits.studies.symbols.llm.lab:SymbolsLanguageLab",
+        data="circuits.studies.symbols.llm.rows:SCHEMA",
     ),
 )

@@ -37,8 +37,10 @@ def test_a_prompt_gives_a_table_an_object_and_figures(
     assert found["layers"][0] == "embedding"
     assert found["answer"] == "f"
     figures = {file.name for file in out.glob("*.png")}
-    assert figures == {"lens.png", "answer.png", "attention.png", "heads.png"}
-    assert opened == [{"name": "tiny", "backend": "hf", "device": "auto"}]
+    names = ("lens", "answer", "logit", "attention", "heads")
+    assert figures == {f"{name}.png" for name in names}
+    asked = {"backend": "hf", "device": "auto", "dtype": "float32"}
+    assert opened == [{"name": "tiny", "adapter": None, **asked}]
 
 
 @pytest.mark.usefixtures("opened")
@@ -54,8 +56,15 @@ def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None
         (["--signal", "smell"], "'smell'; choose from: lens, attention"),
         (["--backend", "magic"], "'magic'; choose from: hf, bridge, nnsight"),
         (["--signal", "patching"], "--corrupt PROMPT go together"),
-        (["--corrupt", "abcdf"], "--signal patching and --corrupt"),
-        (["--answer", "xyz"], "'xyz' must be one token"),
+        (["--signal", "alignment"], "--role NAME=PHRASE"),
+        (["--dtype", "int4"], "unknown dtype 'int4'"),
+        (["--role", "subject"], "--role subject: give NAME=PHRASE"),
+        (["--role", "x=zz"], "field 'roles'"),
+        (["--positions", "9"], "unknown position '[9]'; choose from: 0 to 4"),
+        (["--positions", ","], "--positions: name roles"),
+        (["--columns", "a=prompt"], "name its --row"),
+        (["--row", "1"], "abcde"),
+        (["--row", "1", "--answer", "f"], "leave out --answer"),
         (["--device", "moon"], "'moon'; choose from"),
     ],
 )
@@ -67,3 +76,54 @@ def test_bad_input_is_one_line(
     written = capsys.readouterr()
     assert words in written.err
     assert written.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_row_of_a_dataset_is_a_prompt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"question": "abcde", "answer": ["fg", "h"], "roles": {"one": "b"}}
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({**row, "question": "vbxyz"}) + "\n" + json.dumps(row))
+    renamed = ["--columns", "question=prompt", "--json", "-"]
+    assert main(["inspect", "tiny", str(file), "--row", "2", *renamed]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["prompt"] == "abcde"
+    assert found["roles"] == {"one": [1]}
+    assert found["answers"]["labels"]["answer"] == ["fg", "h"]
+    assert main(["inspect", "tiny", str(file), "--row", "3", *renamed]) == 2
+    assert "choose from: 1 to 2 of rows.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_corrupt_answer_is_what_is_patched_against(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["inspect", "tiny", "abcde", "--answer", "f", "--signal", "patching"]
+    asked += ["--corrupt", "abIde", "--json", "-"]
+    found = []
+    for wrong in ("g", "h"):
+        assert main([*asked, "--corrupt-answer", wrong]) == 0
+        found.append(json.loads(capsys.readouterr().out)["patching"]["values"])
+    assert found[0] != found[1]
+    assert main([*asked, "--corrupt-answer", "g", "--positions", "2,last"]) == 0
+    some = json.loads(capsys.readouterr().out)["patching"]
+    assert some["labels"]["position"] == [2, "last"]
+    whole = [[row[2], row[4]] for row in found[0]]
+    assert some["values"] == [pytest.approx(row, abs=1e-5) for row in whole]
+
+
+@pytest.mark.usefixtures("opened")
+def test_two_models_are_set_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    asked = ["inspect", "tiny", "abcde", "--against", "other", "-o", str(out)]
+    assert main(asked) == 0
+    assert "tiny against other" in capsys.readouterr().out
+    found = json.loads((out / "inspect.json").read_text())
+    assert found["models"] == ["tiny", "other"]
+    assert set(found["differences"]["rank"]["values"]) == {0.0}
+    assert {f.name for f in out.glob("*.png")} == {
+        *("answer.png", "logit.png", "attention.png")
+    }

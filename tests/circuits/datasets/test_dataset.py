@@ -201,7 +201,9 @@ def test_a_broken_parquet_file_is_one_line(tmp_path: Path, refused: Refused) -> 
 def test_other_formats_and_missing_files_are_refused(
     tmp_path: Path, refused: Refused
 ) -> None:
-    assert "'.txt'; choose from: .jsonl, .csv, .parquet" in refused("a", "rows.txt")
+    assert "'.txt'; choose from: .jsonl, .json, .csv, .parquet" in refused(
+        "a", "rows.txt"
+    )
     with pytest.raises(BadInput, match="there is no such file"):
         read_dataset(tmp_path / "nowhere.jsonl")
 

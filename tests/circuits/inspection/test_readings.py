@@ -1,12 +1,12 @@
 """What an inspected prompt shows agrees with the model itself."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from circuits.inspection.alignment import alignment_with_last
-from circuits.inspection.attention import SHOWN_HEADS, read_attention
+from circuits.inspection.attention import SHOWN_HEADS, attention
 from circuits.inspection.inspect import inspect
 from circuits.inspection.lens import lens
 from circuits.inspection.request import BACKENDS
@@ -14,6 +14,7 @@ from circuits.inspection.subject import residuals, show
 from circuits.interventions.part import columns
 from circuits.models import open as pretrained
 from circuits.models.language_model import LanguageModel
+from probes.figures import save
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
 from trained.errors import BadInput
 from trained.task import Batch
@@ -72,10 +73,9 @@ def test_the_lens_starts_at_the_embedding(model: LanguageModel, prompt: Batch) -
     torch.testing.assert_close(stream[0], embedded)
 
 
-def test_the_last_row_of_attention_is_a_distribution(
-    model: LanguageModel, prompt: Batch
-) -> None:
-    reading = read_attention(model, prompt)
+def test_the_last_row_of_attention_is_a_distribution(model: LanguageModel) -> None:
+    reading = inspect(model, TEXT, answer="f").attention
+    assert reading is not None
     rows = reading.last_row.values
     torch.testing.assert_close(rows.sum(-1), torch.ones_like(rows[..., 0]))
     layer, head = map(int, str(reading.patterns.labels["head"][0]).split("."))
@@ -83,29 +83,82 @@ def test_the_last_row_of_attention_is_a_distribution(
         float(reading.concentration.values.max())
     )
     pattern = reading.patterns.values[0]
-    torch.testing.assert_close(pattern[-1].double(), rows[layer, head].double())
+    torch.testing.assert_close(pattern[-1], rows[layer, head])
+    torch.testing.assert_close(pattern.sum(-1), torch.ones(len(TEXT)))
     assert len(reading.patterns.labels["head"]) == SHOWN_HEADS
 
 
-def test_alignment_of_equal_residuals_is_perfect(model: LanguageModel) -> None:
-    found = alignment_with_last(model, model.prompts(["abaab"]))
-    # b, a, a before b: at the embedding, before positions act, tokens alone decide.
-    assert float(found.values[0, 0]) == pytest.approx(1, abs=1e-5)
-    assert float(found.values[0, 1]) < 0
-    assert found.values.abs().max() <= 1 + 1e-5
+def test_mass_on_roles_is_that_of_attention(model: LanguageModel) -> None:
+    text = "abcdefgh"
+    found = inspect(model, text, roles={"one": "bc", "two": "f"}).attention
+    assert found is not None
+    mass = found.mass
+    assert mass is not None
+    assert mass.labels["look"] == ("last on one", "last on two", "two on one")
+    prompts = model.prompts([text])
+    for look, phrase, query in (("last on one", "bc", "last"), ("two on one", "bc", 5)):
+        alone = attention(model, prompts, to=phrase, query=query)
+        own = mass.select(keys="role", look=look).values
+        torch.testing.assert_close(own.double(), alone.values)
+    # Two of the seven tokens behind the first get two sevenths of what these get.
+    elsewhere = mass.select(keys="elsewhere", look="last on one").values
+    behind = found.last_row.values[..., 1:].sum(-1)
+    torch.testing.assert_close(elsewhere, behind * 2 / 7)
+    gain = (mass.values[0] - mass.values[1])[:2].amax(0)
+    layer, head = divmod(int(gain.argmax()), gain.shape[1])
+    assert found.patterns.labels["head"][0] == f"{layer}.{head}"
+
+
+def test_alignment_of_equal_tokens_is_perfect(model: LanguageModel) -> None:
+    text = "kabcdeafgb"
+    roles = {"one": [1, 2], "two": [6, 7], "three": [4, 5]}
+    found = inspect(model, text, roles=roles, signals=("alignment",)).alignment
+    assert found is not None
+    same = found.select(pair="one and two")
+    # At the embedding, before positions act, tokens alone decide.
+    assert float(same.select(of="roles").values[0]) == pytest.approx(1, abs=1e-5)
+    assert float(same.select(of="as near").values[0]) == 0
+    other = found.select(pair="one and three")
+    assert float(other.select(of="roles").values[0]) < 0.9
+    assert float(other.select(of="as near").values.max()) > 0
+    low, mean, high = (
+        found.select(of=name).values for name in ("low", "other tokens", "high")
+    )
+    assert bool(((low <= mean) & (mean <= high)).all())
+
+
+def test_alignment_equals_the_definition(model: LanguageModel) -> None:
+    text = "abcdefghij"
+    found = inspect(model, text, roles={"one": "cd"}, signals=("alignment",)).alignment
+    assert found is not None
+    prompt = model.prompts([text])
+    stream = residuals(model, prompt, columns(prompt, None))[:, 0, 1:].double()
+    stream = stream - stream.mean(1, keepdim=True)
+    unit = stream / stream.norm(dim=-1, keepdim=True)
+    cosines = torch.einsum("lpd,ld->lp", unit, unit[:, 2])
+    own = found.select(pair="one and last")
+    torch.testing.assert_close(own.select(of="roles").values.double(), cosines[:, -1])
+    null = cosines[:, [0, 3, 4, 5, 6, 7]]
+    torch.testing.assert_close(
+        own.select(of="other tokens").values.double(), null.mean(1)
+    )
 
 
 def test_impossible_requests_are_refused(model: LanguageModel) -> None:
     with pytest.raises(BadInput, match="3 tokens, the prompt 5"):
-        inspect(model, TEXT, corrupt="abc")
+        inspect(model, TEXT, corrupt="abc", signals=("patching",))
     with pytest.raises(BadInput, match="has one answer"):
-        inspect(model, TEXT, corrupt=TEXT)
+        inspect(model, TEXT, corrupt=TEXT, signals=("patching",))
     with pytest.raises(BadInput, match="has 2 tokens; give at least 3"):
         inspect(model, "ab")
-    with pytest.raises(BadInput, match="'ab' must be one token"):
-        inspect(model, TEXT, answer="ab")
     with pytest.raises(BadInput, match="unknown signal 'smell'"):
         inspect(model, TEXT, signals=("smell",))
+    with pytest.raises(BadInput, match="unknown field 'anser'; choose from: answer"):
+        inspect(model, TEXT, anser="f")
+    with pytest.raises(BadInput, match="alignment compares roles"):
+        inspect(model, TEXT, signals=("alignment",))
+    with pytest.raises(BadInput, match="at most 32"):
+        inspect(model, "a" * 33)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -116,18 +169,30 @@ def test_every_backend_gives_the_same_object(
         random_model("llama"), letter_tokenizer(), backend=backend
     )
     signals = ("lens", "attention", "alignment", "patching")
+    asked = {"answer": "f", "corrupt": "abIdegh", "roles": {"one": "b"}}
     one, two = (
-        inspect(opened, TEXT, answer="f", corrupt="abIde", signals=signals)
+        inspect(opened, "abcdegh", signals=signals, **asked)
         for opened in (model, replace(wrapped, name="tiny"))
     )
     assert one.as_dict().keys() == two.as_dict().keys()
     for name in ("answer_rank", "answer_logprob"):
         assert two.as_dict()[name] == pytest.approx(one.as_dict()[name], abs=1e-3)
+    for name in ("attention_mass", "alignment"):
+        values = (torch.tensor(i.as_dict()[name]["values"]) for i in (two, one))
+        torch.testing.assert_close(*values, atol=1e-3, rtol=0)
     assert one.patching is not None
     assert two.patching is not None
     torch.testing.assert_close(
         two.patching.values, one.patching.values, atol=1e-3, rtol=0
     )
     assert one.figures().keys() == {
-        *("lens", "answer", "attention", "heads", "alignment", "patching")
+        *("lens", "answer", "logit", "attention", "heads", "mass"),
+        *("alignment", "patching"),
     }
+
+
+def test_dollars_are_no_formulas(model: LanguageModel, tmp_path: Path) -> None:
+    """A token such as `$` would otherwise begin a formula, and a broken one fail."""
+    found = inspect(model, "abcdef", answer="g", roles={"$x$": "b", "$\\frac$": "d"})
+    for name, figure in found.figures().items():
+        save(figure, tmp_path / f"{name}.png")

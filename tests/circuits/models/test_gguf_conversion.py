@@ -37,6 +37,16 @@ def test_a_gguf_file_opens_with_the_weights_it_was_written_with(gguf):
     torch.testing.assert_close(logits[1:], expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("begins", [True, False])
+def test_texts_begin_as_the_file_says(tmp_path, begins):
+    path = tmp_path / "tiny.gguf"
+    write_tiny_llama(path, add_bos=begins)
+    model = pretrained.open(path, device="cpu")
+    bos = [model.tokenizer.bos_token_id] if begins else []
+    expected = [*bos, model.token("ab"), model.token("c")]
+    assert model.prompts(["abc"]).tokens[0].tolist() == expected
+
+
 def test_a_file_is_converted_once_for_each_dtype(gguf, cache, monkeypatch):
     path, _ = gguf
     folder = converted(path, torch.float32)

@@ -182,3 +182,19 @@ def test_smollm2_is_the_same_behind_every_backend(smollm2, backend):
     torch.testing.assert_close(
         seen[residual][real], expected[residual][real], atol=1e-2, rtol=1e-3
     )
+
+
+def test_a_revision_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    from circuits.models import files
+
+    asked = []
+
+    def loaded(name, how, *, local=True):
+        asked.append((name, how.revision, local))
+        return None, None
+
+    monkeypatch.setattr(files, "_from_files", loaded)
+    how = files.Loading(torch.float32, "cpu", families=True)
+    files.load("someone/model@v2", how)
+    files.load("someone/model", how)
+    assert asked == [("someone/model", "v2", True), ("someone/model", "main", True)]

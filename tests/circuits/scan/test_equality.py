@@ -10,7 +10,9 @@ import torch
 from circuits.datasets.dataset import dataset_of
 from circuits.hooks import Signal, measure
 from circuits.inspection.alignment import alignment
+from circuits.inspection.answer_lens import answer_lens
 from circuits.inspection.attention import attention
+from circuits.inspection.encoding import encode
 from circuits.inspection.inspect import inspect
 from circuits.inspection.patching import attribute, patch
 from circuits.inspection.subject import residuals
@@ -18,8 +20,6 @@ from circuits.interventions.passes import answer_logits
 from circuits.models import open as pretrained
 from circuits.models.language_model import LanguageModel, Side
 from circuits.models.prompts import named
-from circuits.scan.encoding import encode
-from circuits.scan.lens import answer_lens
 from circuits.scan.request import Settings
 from circuits.scan.shard import measured_shard
 from circuits.scan.tables import Labels

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from circuits.datasets.dataset import dataset_of
+from circuits.inspection.encoding import encode
 from circuits.models import open as pretrained
 from circuits.models.language_model import LanguageModel
-from circuits.scan.encoding import encode
 from circuits.scan.nulls import draws, moved, other_answers
 from circuits.scan.request import Settings
 from circuits.scan.shard import measured_shard

@@ -10,81 +10,35 @@ knows. A replicate is a draw of facts. Free of torch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from circuits.claims import Claim, Null, Shown, under
 from circuits.conditions import Condition, Each, Mean, Measure
-from trained.config import Preset, require
-from trained.finetuning_config import FineTuning
 
-FITTED = 0.95
-"""Share of a taught list that must be decoded where it is taught."""
+from .settings import FITTED, Settings
+
 TRANSFERRING = ("joint", "SA")
-TUNING = FineTuning(lr=1e-4)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Sizes of the experiment."""
-
-    facts: str = ""
-    """A file of facts, one JSON object a line; empty: the 206 that are shipped."""
-    n_facts: int = 24
-    """Facts that a seed draws; the paper has about 100."""
-    n_aligned: int = 32
-    """Facts whose subjects are compared without fine-tuning; as many choose the
-    layer."""
-    at_once: int = 16
-    """Prompts in one pass."""
-    kept: float = 0.2
-    """Share of the MLP's activations that count as large [20 %]."""
-    loss: Literal["answer", "sentence"] = "answer"
-    """What is trained on: the answers, or the sentences but for their first word. The
-    paper does not say."""
-    rates: tuple[float, ...] = ()
-    """Learning rates to choose from: the smallest with which joint training fits its
-    premises, for all lessons (the paper's is lost); empty: that of `tuning`."""
-    invented: bool = False
-    """Teach joint and A also about subjects that do not exist."""
-    level: bool = False
-    """Judge the paper's level of success too, for a model of the paper."""
-    resamples: int = 1000
-    """Bootstrap samples of an interval over facts."""
-    tuning: FineTuning = TUNING
-    """How the facts are taught: every parameter, as the paper is read."""
-
-    def __post_init__(self) -> None:
-        for name in ("n_facts", "n_aligned"):
-            require(getattr(self, name) >= 2, f"{name}={getattr(self, name)}: >= 2")
-        require(self.at_once >= 1, f"at_once={self.at_once}: at least 1")
-        require(self.resamples >= 100, f"resamples={self.resamples}: at least 100")
-        require(0 < self.kept <= 1, f"kept={self.kept}: above 0, at most 1")
-        require(all(lr > 0 for lr in self.rates), f"rates={self.rates}: positive")
-
-
-RATES = (2e-5, 5e-5, 1e-4, 2e-4)
-PRESETS = {
-    "quick": Preset(Settings(), n_seeds=3, cost="about a quarter of an hour"),
-    "cpu": Preset(
-        Settings(n_facts=100, rates=RATES), n_seeds=3, cost="two or three hours"
-    ),
-    "paper": Preset(
-        Settings(n_facts=100, rates=RATES, invented=True, level=True),
-        n_seeds=3,
-        cost="for a GPU",
-    ),
-}
 
 ours = partial(Claim, origin="ours", source="ours")
 
 
 def claims(settings: Settings) -> Iterator[Claim]:
     """The paper's leaves, and what else is seen."""
-    paper = (_transfer(settings), _order(), _similarity(), _sparse())
+    leaves = (_transfer(settings), _order(settings), _similarity(), _sparse())
+    paper = (
+        replace(leaf, statement=leaf.statement + differs(settings)) for leaf in leaves
+    )
     yield from under("Analogies in language models", paper)
-    yield from under("Ours", [*_printed(), *_alignment()])
+    yield from under("Ours", [*_printed(settings), *_alignment()])
+
+
+def differs(settings: Settings) -> str:
+    """How the fine-tuning differs from the paper's, which trains all parameters."""
+    if settings.layers == "all":
+        return ""
+    return f" Differs from the paper: trained are {settings.layers} only."
 
 
 def _transfer(settings: Settings) -> Claim:
@@ -122,8 +76,9 @@ def _transfer(settings: Settings) -> Claim:
     )
 
 
-def _order() -> Claim:
+def _order(settings: Settings) -> Claim:
     both = ",".join(TRANSFERRING)
+    replayed = ("replay",) if settings.replay else ()
     return Claim(
         "analogy.llm.order",
         "AS carries less over than joint training and SA: the lesser of these less AS."
@@ -136,11 +91,11 @@ def _order() -> Claim:
         shown=(
             Shown("AS", _success("AS")),
             Shown("A retained after AS", lambda lab: lab.of("retained", "AS")),
-            Shown("AS, A replayed", _success("replay")),
+            *(Shown("AS, A replayed", _success(name)) for name in replayed),
         ),
         weight=5,
         paper=0.2,
-        preconditions=_fits(*TRANSFERRING, "AS", "replay"),
+        preconditions=_fits(*TRANSFERRING, "AS", *replayed),
         controls=(Each("lower end over facts", "> 0", _carried(both, "AS", low=True)),),
     )
 
@@ -235,7 +190,7 @@ def _halves(label: str, of: str, which: str, against: str) -> Iterator[Null]:
         yield Null(f"{label} beyond half of {name} - AS", None, beyond(name), "<= 0")
 
 
-def _printed() -> Iterator[Claim]:
+def _printed(settings: Settings) -> Iterator[Claim]:
     yield ours(
         "analogy.ours.llm.restricted",
         "The order shows among the first tokens of all categories too: the mean of"
@@ -253,6 +208,7 @@ def _printed() -> Iterator[Claim]:
         kind="behaviour",
         conditions=(Mean("success", ">= 0.5", _success("joint exchanged")),),
         nulls=(Null("before", None, _success("before exchanged"), "<= 0.2"),),
+        not_tested="" if settings.exchanged else "needs --set exchanged=true",
     )
 
 

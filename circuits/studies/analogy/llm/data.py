@@ -72,7 +72,11 @@ def draw(facts: Sequence[Fact], n_facts: int, n_aligned: int, seed: int) -> Draw
     source = random.Random(seed)
     real = source.sample(list(facts), n_facts)
     names = tuple(invented(real, generator=source))
-    exchanged = permuted_categories(real, generator=source)
+    try:
+        exchanged = permuted_categories(real, generator=source)
+    except ValueError:
+        # One category covers more than half of the facts.
+        exchanged = ()
     several = source.sample(list(facts), 2 * n_aligned)
     return Drawn(real, names, exchanged, several[0::2], several[1::2])
 

@@ -4,39 +4,39 @@ A seed draws the facts, the invented names and the order of fine-tuning. Success
 greedy decoding gives the whole category of the second subject, which no lesson teaches.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from circuits.backends import backend_of
+from circuits.claims import NotTested
 from circuits.interventions.ablation import ablate
 from circuits.interventions.edit import Keep
 from circuits.interventions.part import Part
 from circuits.interventions.passes import activations
 from circuits.lab import LanguageLab, once
 from circuits.models.language_model import LanguageModel
-from circuits.models.open import behind
-from circuits.models.tuned import fine_tuned_phases
 from circuits.sites import Site
+from circuits.tuning.tuned import Lesson, exact, taught
 from probes.alignment import (
     centred_paired_cosine,
     paired_cosine,
     shifted_pair_cosine,
     sparsified,
 )
-from trained.analogy.facts import Fact, load_facts
-from trained.facts import Fact as TrainedFact
-from trained.facts import answer_scores, encode
-from trained.finetuning_config import FineTuning
+from trained.analogy.facts import Fact
 from trained.seeding import generator
 from trained.task import Batch
 
-from .claims import FITTED, Settings
 from .data import Drawn, Lessons, category_tokens, draw, lists, sentence, subjects
 from .data import written as prompts_of
+from .rows import SCHEMA
+from .settings import FITTED, Settings
 
 Values = list[float]
 """One per seed."""
@@ -72,10 +72,33 @@ class Reading(NamedTuple):
     passive: Pairs
     """Of the largest MLP activations at the relation's tokens themselves."""
 
+    def tensors(self) -> dict[str, Tensor]:
+        """As they are stored."""
+        found: dict[str, Tensor] = {}
+        for name, value in self._asdict().items():
+            if isinstance(value, Pairs):
+                found |= {f"{name}.{key}": t for key, t in value._asdict().items()}
+            else:
+                found[name] = torch.as_tensor(value, dtype=torch.float64)
+        return found
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Reading":
+        """What `tensors` gave."""
+        values: dict[str, Any] = {
+            name: float(tensor) if tensor.ndim == 0 else tensor
+            for name, tensor in tensors.items()
+            if "." not in name
+        }
+        for name in {name.partition(".")[0] for name in tensors if "." in name}:
+            values[name] = Pairs(tensors[f"{name}.own"], tensors[f"{name}.shifted"])
+        return cls(**values)
+
 
 class AnalogyLanguageLab(LanguageLab):
     """A pretrained model with facts about look-alikes."""
 
+    SCHEMA = SCHEMA
     settings: Settings
 
     def success(self, lessons: str) -> Values:
@@ -129,29 +152,44 @@ class AnalogyLanguageLab(LanguageLab):
     @once
     def drawn(self, seed: int) -> Drawn:
         """The facts of a seed."""
-        sizes, facts = self.settings, load_facts(self.settings.facts or None)
-        return draw(facts, sizes.n_facts, sizes.n_aligned, seed)
+        assert self.data is not None
+        return draw(self.data.rows, self.settings.facts, self.settings.n_aligned, seed)
 
     @once
-    def tuning(self) -> FineTuning:
-        """How the facts are taught; one learning rate for all lessons.
+    def rate(self) -> float:
+        """The learning rate of all lessons.
 
         The smallest of the settings' rates with which joint training fits its premises
         on the first seed, or the largest; never chosen on the test.
         """
-        given = self.settings.tuning
+        lr = self.settings.lr
         for lr in self.settings.rates:
-            given = replace(given, lr=lr)
-            if self._taught("joint", self.seeds[0], given)[1] >= FITTED:
+            if self._reading("joint", self.seeds[0], lr).fit >= FITTED:
                 break
-        return given
+        return lr
 
     @once
     def reading(self, lessons: str, seed: int) -> Reading:
         """The model after lessons such as `joint`, `before` or `AS invented`."""
-        model, fit = self._taught(lessons, seed, self.tuning())
+        untaught = Lessons.named(lessons).curriculum is None
+        return self._reading(lessons, seed, 0.0 if untaught else self.rate())
+
+    @once
+    def _reading(self, lessons: str, seed: int, lr: float) -> Reading:
         facts = getattr(self.drawn(seed), Lessons.named(lessons).about)
-        return read(model, facts, self.settings, seed)._replace(fit=fit)
+        if not facts:
+            raise NotTested("one category covers half of the facts: none to exchange")
+
+        def make(folder: Path | None) -> dict[str, Tensor]:
+            lesson = self._lesson(lessons, seed, lr)
+            tell = self.keeper.tell
+            with taught(self.model, lesson, folder=folder, tell=tell) as found:
+                fit = min(found.fits.values(), default=1.0)
+                seen = read(found.model, facts, self.settings, seed)
+            return seen._replace(fit=fit).tensors()
+
+        name = f"{lessons}, seed {seed}, rate {lr:g}"
+        return Reading.of(self.keeper.kept(name, make))
 
     @once
     def alignment(self, seed: int) -> tuple[float, float]:
@@ -159,28 +197,22 @@ class AnalogyLanguageLab(LanguageLab):
         drawn = self.drawn(seed)
         return alignment(self.model, drawn.choose, drawn.judge, self.settings.at_once)
 
-    def _taught(
-        self, lessons: str, seed: int, tuning: FineTuning
-    ) -> tuple[LanguageModel, float]:
-        """The model after lessons, and how well the least taught list was learned."""
+    def _lesson(self, lessons: str, seed: int, lr: float) -> Lesson | None:
+        """What is taught; None: nothing."""
         curriculum, about = Lessons.named(lessons)
         if curriculum is None:
-            return self.model, 1.0
-        every = lists(self.model, getattr(self.drawn(seed), about))
-        taught = {name: every[name] for name in (*curriculum.trained, "test")}
+            return None
+        asked = lists(self.model, getattr(self.drawn(seed), about))
+        given = asked
         if self.settings.loss == "sentence":
-            taught = {name: [sentence(f) for f in taught[name]] for name in taught}
-        phases = fine_tuned_phases(self.model, curriculum, taught, seed, tuning)
-        fits: dict[str, float] = {}
-        for names, trained in zip(curriculum.phases, phases, strict=True):
-            model = trained
-            for name in names:
-                fits[name] = float(exact(trained, every[name]).mean())
-        return model, min(fits.values())
+            given = {name: [sentence(f) for f in asked[name]] for name in asked}
+        return Lesson(curriculum, given, seed, replace(self.settings, lr=lr), asked)
 
     def _pairs(self, lessons: str, seed: int, quantity: str, which: str) -> PerFact:
         pairs: Pairs = getattr(self.reading(lessons, seed), quantity)
         found: PerFact = getattr(pairs, which)
+        if bool(found.isnan().any()):
+            raise NotTested(f"{self.model.name} has layers without MLP activations")
         return found
 
     def _compared(
@@ -209,34 +241,41 @@ def _least_less_last(rows: Float[Tensor, "name *draw fact"]) -> Float[Tensor, "*
     return means[:-1].amin(0) - means[-1]
 
 
-@torch.no_grad()
-def exact(model: LanguageModel, facts: Sequence[TrainedFact]) -> PerFact:
-    """1 where greedy decoding gives the whole answer, else 0."""
-    _, hf = behind(model.module)
-    batch = encode(model.tokenizer, facts)
-    return answer_scores(hf, type(batch)(*(t.to(model.device) for t in batch))).exact
-
-
 def read(
     model: LanguageModel, facts: Sequence[Fact], settings: Settings, seed: int = 0
 ) -> Reading:
     """Run the model on the attribution prompts of both subjects."""
     asked, prompts = lists(model, facts), prompts_of(model, subjects(facts))
     parts = [_read(model, chunk) for chunk in prompts.chunks(settings.at_once)]
-    logits, states, active = (torch.cat(part) for part in zip(*parts, strict=True))
+    logits, states = (torch.cat(part) for part in zip(*parts, strict=True))
     right = restricted(logits, category_tokens(model, facts))
-    # [subject relation layer d_mlp] -> [relation layer subject d_mlp]
-    passive = _cosines(sparsified(active.movedim(0, 2), settings.kept))
-    largest, drawn = Keep(settings.kept), Keep(settings.kept, seed)
     return Reading(
-        success=exact(model, asked["test"]),
-        retained=float(exact(model, asked["attribution"]).mean()),
-        fit=1.0,
-        restricted=float(right[1].mean()),
-        similarity=_cosines(states),
-        sparse=_cosines(kept_states(model, prompts, largest, settings.at_once)),
-        random=_cosines(kept_states(model, prompts, drawn, settings.at_once)),
-        passive=Pairs(*(pairs.mean((0, 1)) for pairs in passive)),
+        exact(model, asked["test"]),
+        float(exact(model, asked["attribution"]).mean()),
+        1.0,
+        float(right[1].mean()),
+        _cosines(states),
+        *_sparse(model, prompts, settings, seed),
+    )
+
+
+def _sparse(
+    model: LanguageModel, prompts: Batch, settings: Settings, seed: int
+) -> tuple[Pairs, Pairs, Pairs]:
+    """`sparse`, `random` and `passive` of a `Reading`; nan without MLP activations."""
+    sites, at_once = backend_of(model.module).sites(model.module), settings.at_once
+    mlps = [site for site in sites if site.kind == "mlp_act"]
+    if len(mlps) < model.n_layers:
+        none = torch.full((len(prompts) // 2,), torch.nan)
+        return (Pairs(none, none),) * 3
+    active = [_active(model, chunk, mlps) for chunk in prompts.chunks(at_once)]
+    # [subject relation layer d_mlp] -> [relation layer subject d_mlp]
+    passive = _cosines(sparsified(torch.cat(active).movedim(0, 2), settings.kept))
+    largest, drawn = Keep(settings.kept), Keep(settings.kept, seed)
+    return (
+        _cosines(kept_states(model, prompts, largest, at_once)),
+        _cosines(kept_states(model, prompts, drawn, at_once)),
+        Pairs(*(pairs.mean((0, 1)) for pairs in passive)),
     )
 
 
@@ -293,17 +332,24 @@ def layer_alignment(
     )
 
 
-def _read(model: LanguageModel, prompts: Batch) -> tuple[Tensor, Tensor, Tensor]:
+def _read(model: LanguageModel, prompts: Batch) -> tuple[Tensor, Tensor]:
     last_layer = Site("resid_post", model.n_layers - 1)
-    mlps = [Site("mlp_act", layer) for layer in range(model.n_layers)]
-    seen = activations(model, prompts, [Site("logits"), last_layer, *mlps])
+    seen = activations(model, prompts, [Site("logits"), last_layer])
     rows = torch.arange(len(prompts), device=model.device)
-    relation = prompts.role("relation")
     return (
         seen[Site("logits")][rows, prompts.last],
         model.readout.final_norm(seen[last_layer][rows, prompts.last]),
-        torch.stack([seen[site][rows[:, None], relation] for site in mlps], 2),
     )
+
+
+def _active(
+    model: LanguageModel, prompts: Batch, mlps: Sequence[Site]
+) -> Float[Tensor, "subject relation layer d_mlp"]:
+    """The MLP activations at the relation's tokens."""
+    seen = activations(model, prompts, mlps)
+    rows = torch.arange(len(prompts), device=model.device)
+    relation = prompts.role("relation")
+    return torch.stack([seen[site][rows[:, None], relation] for site in mlps], 2)
 
 
 def _final_states(model: LanguageModel, prompts: Batch) -> Tensor:

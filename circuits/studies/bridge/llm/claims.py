@@ -9,61 +9,14 @@ neither models nor settings.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from circuits.claims import Claim, Null, under
 from circuits.conditions import Condition, Each, Mean, Measure
-from trained.config import Preset, require
-from trained.finetuning_config import LIGHT, FineTuning
 
 from .resampled import Bootstrap, Unchanged
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Sizes of the experiment; the paper states none."""
-
-    facts: str = ""
-    """A file of two-hop facts (JSON list, JSONL or CSV); empty: landmarks that come
-    with the study."""
-    columns: tuple[str, ...] = ()
-    """For a file that names them otherwise, `ours=theirs`, such as e1=subject."""
-    bridges: int = 20
-    """Bridges that a seed draws; each is taught and judged."""
-    rows: int = 2
-    """Rows of each bridge, at most."""
-    two_hop_share: float = 0.0
-    """Two-hop items of other bridges in the fine-tuning, over the rows judged."""
-    least_rows: int = 5
-    """With fewer rows a subset is not judged."""
-    at_once: int = 16
-    """Prompts in one pass, where states are read."""
-    tuning: FineTuning = LIGHT
-    """How the single hops are taught."""
-
-    def __post_init__(self) -> None:
-        require(self.bridges >= 4, f"bridges={self.bridges}: >= 4")
-        for name in ("rows", "least_rows", "at_once"):
-            require(getattr(self, name) >= 1, f"{name}={getattr(self, name)}: >= 1")
-        share = self.two_hop_share
-        require(0 <= share <= 10, f"two_hop_share={share}: 0 to 10")
-
-
-PRESETS = {
-    "quick": Preset(Settings(), n_seeds=1, cost="about five minutes on SmolLM2"),
-    "cpu": Preset(
-        Settings(bridges=30, rows=4, tuning=FineTuning()),
-        n_seeds=1,
-        cost="about an hour on SmolLM2; give facts=FILE",
-    ),
-    "paper": Preset(
-        Settings(bridges=50, rows=40, tuning=FineTuning(autocast="bfloat16")),
-        n_seeds=3,
-        cost="for a GPU, untested there; give facts=FILE",
-    ),
-}
+from .settings import Settings
 
 leaf = partial(Claim, source="Section 4.5, Figure 8", kind="behaviour")
 ours = partial(Claim, source="ours", origin="ours")
@@ -72,7 +25,7 @@ ours = partial(Claim, source="ours", origin="ours")
 def claims(settings: Settings) -> Iterator[Claim]:
     """What the paper says of language models, and what we add."""
     headline = "An identity bridge laid in pretraining"
-    what = f"{settings.facts or 'landmarks'}, {settings.bridges} bridges"
+    what = f"{settings.bridges} bridges, trained: {settings.layers}"
     yield from under(headline, _paper(what))
     yield from under("Ours: fine-tuning", _taught())
     yield from under("Ours: layers", _layers())

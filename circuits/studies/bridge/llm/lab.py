@@ -4,7 +4,7 @@ A seed draws bridges and rows of them, and the order of fine-tuning. What is mea
 pooled over seeds by bridge, which is the replicate. Answers may be several tokens long.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,17 +15,16 @@ from torch import Tensor
 from circuits.claims import NotTested
 from circuits.lab import LanguageLab, once
 from circuits.models.language_model import LanguageModel
-from circuits.models.open import behind
 from circuits.models.prompts import opening
-from circuits.models.tuned import fine_tuned
-from trained.facts import Fact, FactBatch, Scores, answer_scores, encode
+from circuits.tuning.tuned import Lesson, scored
+from circuits.tuning.tuned import taught as after_lesson
+from trained.facts import Fact, Scores
 from trained.finetuning import Curriculum
 
-from .claims import Settings
-from .landmarks import landmarks
 from .layers import best_alignment, bridge_rank, states_at
 from .resampled import Stratum, strata
-from .rows import Drawn, Row, draw, lendable, lenders, read_rows, telling
+from .rows import SCHEMA, Drawn, Row, draw, lendable, lenders, telling
+from .settings import Settings
 
 PerRow = Float[Tensor, " row"]
 Chosen = Bool[Tensor, " row"]
@@ -53,7 +52,9 @@ class Answers:
         omitted: p(e3) after hop 2 asked of the subject.
         other_object: p of another row's object there.
         other_subject: p(e3) after hop 2 asked of another row's subject.
-        best: the likeliest object after both hops, among those of the same r2.
+        best: 1 where the own object is the likeliest after both hops, among those of
+            the same r2; nan where that was not asked.
+        lent: 1 where another row's object is.
     """
 
     hop1: PerRow
@@ -62,7 +63,8 @@ class Answers:
     omitted: PerRow
     other_object: PerRow
     other_subject: PerRow
-    best: tuple[str, ...]
+    best: PerRow
+    lent: PerRow
 
     @property
     def one_hop(self) -> float:
@@ -73,22 +75,23 @@ class Answers:
 class BridgeLanguageLab(LanguageLab):
     """A language model with rows of two-hop facts."""
 
+    SCHEMA = SCHEMA
     settings: Settings
 
     @once
     def rows(self) -> list[Row]:
         """All rows that can be used."""
-        return lendable(telling(self._every()))
+        return lendable(telling(self._every))
 
     @property
     def dropped(self) -> int:
         """How many rows give their answer away."""
-        return len(self._every()) - len(telling(self._every()))
+        return len(self._every) - len(telling(self._every))
 
-    @once
-    def _every(self) -> list[Row]:
-        file, columns = self.settings.facts, self.settings.columns
-        return read_rows(Path(file), columns) if file else landmarks()
+    @property
+    def _every(self) -> Sequence[Row]:
+        assert self.data is not None
+        return self.data.rows
 
     @once
     def drawn(self, seed: int) -> Drawn:
@@ -107,19 +110,25 @@ class BridgeLanguageLab(LanguageLab):
     def said(self, seed: int, tuning: str) -> Answers:
         """What a model says before ("before") or after one of `CURRICULA`."""
         rows = self.drawn(seed).rows
-        # The tuned model is not kept: it may be large.
-        return answers(self._tuned(seed, tuning), rows)
 
-    def _tuned(self, seed: int, tuning: str) -> LanguageModel:
+        def make(folder: Path | None) -> Mapping[str, Tensor]:
+            lesson, tell = self._lesson(seed, tuning), self.keeper.tell
+            with after_lesson(self.model, lesson, folder=folder, tell=tell) as found:
+                return vars(answers(found.model, rows, among=tuning == "true"))
+
+        return Answers(**self.keeper.kept(f"{tuning}, seed {seed}", make))
+
+    def _lesson(self, seed: int, tuning: str) -> Lesson | None:
+        """What is taught; None: nothing."""
         if tuning == "before":
-            return self.model
+            return None
         drawn = self.drawn(seed)
         lists = taught(drawn, start(self.model))
         names = [*CURRICULA[tuning], *(["others"] if drawn.others else [])]
         phase = tuple(name for name in names if lists[name])
         curriculum = Curriculum(f"{tuning}-single-hops", (phase,))
         chosen = {name: lists[name] for name in phase}
-        return fine_tuned(self.model, curriculum, chosen, seed, self.settings.tuning)
+        return Lesson(curriculum, chosen, seed, self.settings)
 
     def one_hop_rise(self, seed: int) -> float:
         """How many more single hops are right after fine-tuning, as a share."""
@@ -183,10 +192,8 @@ class BridgeLanguageLab(LanguageLab):
         """
 
         def values(seed: int) -> PerRow:
-            rows = self.drawn(seed).rows
-            wanted = [row.e3 for row in (lenders(rows) if lent else rows)]
-            pairs = zip(self.said(seed, "true").best, wanted, strict=True)
-            return torch.tensor([float(a == b) for a, b in pairs])
+            after = self.said(seed, "true")
+            return after.lent if lent else after.best
 
         return self._by_bridge(values)
 
@@ -259,18 +266,23 @@ def taught(drawn: Drawn, begin: str) -> dict[str, list[Fact]]:
 
 def scores(model: LanguageModel, pairs: Sequence[tuple[str, str]]) -> Scores:
     """How well a model gives the answer after each prompt, all of its tokens."""
-    _, hf = behind(model.module)
     begin = start(model)
-    facts = encode(model.tokenizer, [Fact(begin + text, f" {a}") for text, a in pairs])
-    with torch.no_grad():
-        found = answer_scores(hf, FactBatch(*(t.to(model.device) for t in facts)))
-    return Scores(*(tensor.double().cpu() for tensor in found))
+    return scored(model, [Fact(begin + text, f" {answer}") for text, answer in pairs])
 
 
-def answers(model: LanguageModel, rows: Sequence[Row]) -> Answers:
-    """Ask for everything."""
+def answers(
+    model: LanguageModel, rows: Sequence[Row], *, among: bool = True
+) -> Answers:
+    """Ask for everything; the likeliest among all objects takes many prompts."""
     lent = lenders(rows)
     pairs = list(zip(rows, lent, strict=True))
+    best = restricted_answers(model, rows) if among else None
+
+    def are(others: Sequence[Row]) -> PerRow:
+        if best is None:
+            return torch.full((len(rows),), torch.nan)
+        named = zip(best, others, strict=True)
+        return torch.tensor([float(word == row.e3) for word, row in named])
 
     def right(prompts: Sequence[tuple[str, str]]) -> PerRow:
         return scores(model, prompts).exact
@@ -285,7 +297,8 @@ def answers(model: LanguageModel, rows: Sequence[Row]) -> Answers:
         omitted=chance([(row.omitting(row.e1), row.e3) for row in rows]),
         other_object=chance([(row.omitting(row.e1), o.e3) for row, o in pairs]),
         other_subject=chance([(row.omitting(o.e1), row.e3) for row, o in pairs]),
-        best=restricted_answers(model, rows),
+        best=are(rows),
+        lent=are(lent),
     )
 
 

@@ -1,21 +1,24 @@
-"""Rows of two-hop facts: read from a file, cleaned, drawn and split by bridge.
+"""Rows of two-hop facts: their schema, cleaned, drawn and split by bridge.
 
 A row has `uid, r1, r2, e1, e2, e3, two_hop, hop1, hop2`: the names of both relations,
 subject, bridge and object, and the prompts for two hops (answer e3), hop 1 (answer e2)
 and hop 2 (answer e3; it names e2). The prompt that omits the first relation is hop 2
-with e1 in place of e2. Files are JSON lists, JSONL or CSV; other column names can be
-mapped.
+with e1 in place of e2.
+
+The file that comes with the study asks where a landmark is, and for the capital and the
+language there. Landmarks neither name their country nor stand in its capital, as far as
+they are known for it: the name alone should not give the second answer away.
 """
 
-import csv
-import json
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from circuits.datasets.schema import Schema
+from trained.config import require
 from trained.errors import BadInput
 
 
@@ -33,64 +36,13 @@ class Row:
     hop1: str
     hop2: str
 
+    def __post_init__(self) -> None:
+        named = self.e2 in self.hop2
+        require(named, f"field 'hop2' does not name e2, which is '{self.e2}'")
+
     def omitting(self, subject: str) -> str:
         """Hop 2 asked of a subject: the first relation is left out."""
         return self.hop2.replace(self.e2, subject)
-
-
-COLUMNS = tuple(field.name for field in fields(Row))
-
-
-def read_rows(file: Path, columns: Sequence[str] = ()) -> list[Row]:
-    """The rows of a file.
-
-    Args:
-        file: JSON list, JSONL or CSV, by its name.
-        columns: `ours=theirs` for columns that are named otherwise.
-
-    Raises:
-        BadInput: the file cannot be read, lacks a column, or has a hop 2 without e2.
-    """
-    theirs = _mapping(columns)
-    try:
-        found = [_row(entry, theirs) for entry in _entries(file)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"facts={file}: {_said(error)}") from error
-    if not found:
-        raise BadInput(f"facts={file}: it holds no row")
-    return found
-
-
-def _said(error: Exception) -> str:
-    lacks = f"a row lacks {error}; columns are {', '.join(COLUMNS)}"
-    return lacks if isinstance(error, KeyError) else str(error)
-
-
-def _mapping(columns: Sequence[str]) -> dict[str, str]:
-    pairs = [column.partition("=") for column in columns]
-    odd = [name for name, sign, theirs in pairs if name not in COLUMNS or not theirs]
-    if odd:
-        raise BadInput(f"columns={odd[0]}: give ours=theirs, ours in {COLUMNS}")
-    return {name: name for name in COLUMNS} | {ours: own for ours, _, own in pairs}
-
-
-def _entries(file: Path) -> list[Mapping[str, Any]]:
-    with file.open(encoding="utf-8", newline="") as stream:
-        if file.suffix == ".csv":
-            return list(csv.DictReader(stream))
-        if file.suffix == ".jsonl":
-            return [json.loads(line) for line in stream if line.strip()]
-        found = json.load(stream)
-    if not isinstance(found, list):
-        raise ValueError("not a list of rows")
-    return found
-
-
-def _row(entry: Mapping[str, Any], theirs: Mapping[str, str]) -> Row:
-    row = Row(**{ours: str(entry[name]).strip() for ours, name in theirs.items()})
-    if not row.e2 or row.e2 not in row.hop2:
-        raise ValueError(f"row {row.uid}: hop2 '{row.hop2}' does not name e2")
-    return row
 
 
 def telling(rows: Iterable[Row]) -> list[Row]:
@@ -192,7 +144,7 @@ def lendable(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def as_prompts(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def as_prompts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The two-hop questions as rows for `reasonscope scan`.
 
     The subject is a role, and questions are grouped by what is asked of the bridge.
@@ -213,3 +165,6 @@ def _span(text: str, phrase: str) -> list[int]:
     if start < 0:
         raise BadInput(f"'{text}' does not name its subject '{phrase}'")
     return [start, start + len(phrase)]
+
+
+SCHEMA = Schema(Row, Path(__file__).with_name("landmarks.jsonl"), as_prompts)

@@ -20,7 +20,6 @@ import random
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from jaxtyping import Int
@@ -30,12 +29,9 @@ from circuits.models.language_model import LanguageModel
 from circuits.models.prompts import Piece, opening, spanned
 from trained.task import Batch
 
-from .claims import Settings
+from .rows import FUNCTIONS, VALUES, ChainRow, Group
+from .settings import Settings
 
-Group = Literal["C3", "S3"]
-
-VALUES = ("red", "green", "blue")
-FUNCTIONS = ("f", "g", "h")
 NAMES = tuple(letter for letter in string.ascii_letters if letter not in FUNCTIONS)
 
 Action = tuple[int, ...]
@@ -83,6 +79,45 @@ def exercises(
         solved = [_chain(table, length, source) for length in short]
         several.append(Exercise(table, tuple(solved), _chain(table, length, source)))
     return several
+
+
+def given(
+    settings: Settings, rows: Sequence[ChainRow], source: random.Random
+) -> list[Exercise]:
+    """A seed's choice of chains of one length and group, as many as are asked for.
+
+    The solved chains before each are drawn; they have its functions.
+    """
+    length = len(rows[0].actions)
+    return [
+        _exercise(settings, row, source)
+        for row in source.sample(list(rows), settings.count(length))
+    ]
+
+
+def _exercise(settings: Settings, row: ChainRow, source: random.Random) -> Exercise:
+    table = tuple(
+        tuple(VALUES.index(v) for v in row.functions[name]) for name in FUNCTIONS
+    )
+    short = [settings.solved_length] * settings.n_solved
+    solved = tuple(_chain(table, length, source) for length in short)
+    actions = tuple(FUNCTIONS.index(action) for action in row.actions)
+    return Exercise(table, solved, Chain(row.names, actions, row.values))
+
+
+def as_row(group: Group, exercise: Exercise) -> ChainRow:
+    """The chain of an exercise as it stands in a file."""
+    chain = exercise.chain
+    return ChainRow(
+        group,
+        {
+            name: tuple(VALUES[y] for y in action)
+            for name, action in zip(FUNCTIONS, exercise.table, strict=True)
+        },
+        chain.names,
+        tuple(FUNCTIONS[action] for action in chain.actions),
+        VALUES[chain.values[0]],
+    )
 
 
 def _table(group: Group, source: random.Random) -> tuple[Action, ...]:

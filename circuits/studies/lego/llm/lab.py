@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from circuits.claims import NotTested
 from circuits.hooks import Signal, measure
 from circuits.interventions.ablation import Edges, ablate, knock_out
 from circuits.interventions.edit import Sharpen
@@ -24,8 +25,9 @@ from circuits.studies.lego.law import diluted_error, sharpness
 from probes.attention import attention_mass
 from trained.task import Batch
 
-from .claims import Settings
-from .data import Exercise, exercises, n_steps, value_tokens, written
+from .data import Exercise, as_row, exercises, given, n_steps, value_tokens, written
+from .rows import SCHEMA, ChainRow, Group
+from .settings import Settings
 
 Change = Callable[[LanguageModel, Batch], AbstractContextManager[None]]
 """Changes the model for the passes over some prompts."""
@@ -80,6 +82,7 @@ class Drawn:
 class LegoLanguageLab(LanguageLab):
     """Chains written out by a language model."""
 
+    SCHEMA = SCHEMA
     settings: Settings
 
     @once
@@ -87,9 +90,42 @@ class LegoLanguageLab(LanguageLab):
         """What a seed draws."""
         s, source = self.settings, random.Random(seed)
         lengths = (s.shortest, s.short, s.long)
-        cyclic = {n: exercises(s, "C3", n, source) for n in lengths}
-        symmetric = {n: exercises(s, "S3", n, source) for n in (s.shortest, s.long)}
+        cyclic = {n: self._exercises("C3", n, source) for n in lengths}
+        others = (s.shortest, s.long)
+        symmetric = {n: self._exercises("S3", n, source) for n in others}
         return Drawn(cyclic, symmetric, not_due(s.short, source), source)
+
+    def own_rows(self) -> list[ChainRow]:
+        """The chains of the first seed."""
+        drawn = self.drawn(self.seeds[0])
+        groups: dict[Group, dict[int, list[Exercise]]] = {
+            "C3": drawn.cyclic,
+            "S3": drawn.symmetric,
+        }
+        return [
+            as_row(group, exercise)
+            for group, lengths in groups.items()
+            for several in lengths.values()
+            for exercise in several
+        ]
+
+    def _exercises(
+        self, group: Group, length: int, source: random.Random
+    ) -> list[Exercise]:
+        """Chains of a length: the file's, if there is one, or drawn."""
+        if self.data is None:
+            return exercises(self.settings, group, length, source)
+        rows = [
+            row
+            for row in self.data.rows
+            if row.group == group and len(row.actions) == length
+        ]
+        if len(rows) < self.settings.count(length):
+            raise NotTested(
+                f"{self.data.name} has {len(rows)} chains of {group} and length "
+                f"{length}; {self.settings.count(length)} are needed"
+            )
+        return given(self.settings, rows, source)
 
     @once
     def best(self, what: Literal["predicate", "answer"]) -> Heads:

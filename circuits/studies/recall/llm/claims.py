@@ -18,7 +18,7 @@ from typing import Any
 from circuits.claims import Claim, Kind, Null, under
 from circuits.conditions import Mean
 
-from . import Settings
+from .settings import Settings
 
 ADDED = "added after SmolLM2-135M had been seen: the claim beside it is easily met"
 

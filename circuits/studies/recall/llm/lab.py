@@ -17,16 +17,12 @@ from circuits.interventions.part import Part
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.sweep import target_log_prob
 from circuits.lab import LanguageLab, once
-from circuits.models.language_model import LanguageModel
 from probes.linear import LinearProbe
 
-from . import Settings, signals
+from . import signals
 from .data import (
-    SHARED,
-    TYPED,
     Episode,
     Exchange,
-    Relation,
     accuracy,
     episodes,
     exchange,
@@ -34,6 +30,8 @@ from .data import (
     single_tokens,
     written,
 )
+from .rows import SCHEMA, FactRow, Relation, shared, typed
+from .settings import Settings
 from .signals import Heads, Reading, read
 
 Cut = Sequence[tuple[str, str]]
@@ -43,26 +41,40 @@ Cut = Sequence[tuple[str, str]]
 class RecallLanguageLab(LanguageLab):
     """Few-shot prompts of typed relations and of relations that share their answers."""
 
+    SCHEMA = SCHEMA
     settings: Settings
+    asked: "RecallLanguageLab | None" = None
+    """Whose knowledge a twin's prompts are chosen by: the model's own."""
 
-    def __init__(
-        self, model: LanguageModel, settings: Settings, seeds: tuple[int, ...]
-    ) -> None:
-        super().__init__(model, settings, seeds)
-        self.asked = model
-        """Whose knowledge the prompts are chosen by; a twin reads the same prompts."""
+    def twin(self) -> "RecallLanguageLab":
+        """The null: the same architecture with random weights, on the first seed."""
+        # Asked now: later the model wears the twin's weights.
+        self.queries()
+        twin = super().twin()
+        twin.asked = self
+        return twin
 
     # Prompts and what the model makes of them.
+
+    @property
+    def _rows(self) -> Sequence[FactRow]:
+        assert self.data is not None
+        return self.data.rows
 
     @once
     def relations(self) -> tuple[Relation, ...]:
         """The typed relations."""
-        return single_tokens(self.asked, TYPED)
+        found = typed(self._rows)
+        if len(found) < 2:
+            raise NotTested("the data has no two typed relations of the same subjects")
+        return single_tokens(self.model, found)
 
     @once
     def queries(self) -> list[str]:
-        """The countries that the model knows when asked plainly."""
-        return known(self.asked, self.relations())
+        """The subjects that the model knows when asked plainly."""
+        if self.asked is not None:
+            return self.asked.queries()
+        return known(self.model, self.relations())
 
     @once
     def halves(self, seed: int) -> list[list[Episode]]:
@@ -70,7 +82,7 @@ class RecallLanguageLab(LanguageLab):
         settings, relations, queries = self.settings, self.relations(), self.queries()
         if len(queries) < settings.least_known:
             raise NotTested(
-                f"{self.asked.name} knows {len(queries)} of the countries when asked"
+                f"{self.model.name} knows {len(queries)} of the subjects when asked"
                 f" plainly; at least {settings.least_known} are needed"
             )
         source = random.Random(seed)
@@ -120,14 +132,17 @@ class RecallLanguageLab(LanguageLab):
 
     def named_by_twin(self, seed: int) -> float:
         """The twin's share in the layer that is the model's best."""
-        return float(self.twin().named(seed)[self.named(seed).argmax()])
+        best, twin = self.named(seed).argmax(), self.twin()
+        with twin.in_use():
+            return float(twin.named(seed)[best])
 
     def layers_between(self, seed: int, *, lasting: bool = False) -> float:
         """From the layer that names the relation to the one that tells the answer."""
         layer_of = signals.lasting_layer if lasting else signals.first_layer
         even, clear = 1 / len(self.relations()), self.settings.clear
         told, chance = self._told(seed)
-        return layer_of(told, chance, clear) - layer_of(self.named(seed), even, clear)
+        found = layer_of(told, chance, clear) - layer_of(self.named(seed), even, clear)
+        return _readable(found)
 
     @once
     def _told(self, seed: int) -> tuple[Tensor, float]:
@@ -146,7 +161,7 @@ class RecallLanguageLab(LanguageLab):
         place = signals.first_layer(accuracies, even, clear)
         told, chance = self._told(seed)
         layer = place if place != place else float(list(probes)[int(place)])
-        return signals.first_layer(told, chance, clear) - layer
+        return _readable(signals.first_layer(told, chance, clear) - layer)
 
     def probed_shuffled(self, seed: int) -> float:
         """Accuracy of the best layer's probe on shuffled labels."""
@@ -179,7 +194,9 @@ class RecallLanguageLab(LanguageLab):
 
     def binding_of_twin(self, seed: int) -> float:
         """The same of the twin, in the model's heads."""
-        return signals.binding(self.twin().judge(seed), self.binding_heads(seed))
+        heads, twin = self.binding_heads(seed), self.twin()
+        with twin.in_use():
+            return signals.binding(twin.judge(seed), heads)
 
     # Causes.
 
@@ -223,7 +240,7 @@ class RecallLanguageLab(LanguageLab):
         Chosen once, on the first seed.
         """
         reading, n_layers = self.choose(self.seeds[0]), self.model.n_layers
-        cases = exchange(self.asked, reading.episodes, self.relations(), shift=1)
+        cases = exchange(self.model, reading.episodes, self.relations(), shift=1)
         some = cases.part(slice(None, self.settings.batch))
         layers = range(1, n_layers, max(1, n_layers // self.settings.patch_layers))
         return max(layers, key=lambda layer: self.follows_donor(reading, some, layer))
@@ -236,7 +253,7 @@ class RecallLanguageLab(LanguageLab):
             shift: 1 for a donor of another relation, 0 for one of the same.
         """
         reading = self.judge(seed)
-        cases = exchange(self.asked, reading.episodes, self.relations(), shift=shift)
+        cases = exchange(self.model, reading.episodes, self.relations(), shift=shift)
         return self.follows_donor(reading, cases, self.exchange_layer())
 
     @torch.no_grad()
@@ -264,7 +281,9 @@ class RecallLanguageLab(LanguageLab):
     def lists(self, seed: int) -> list[tuple[tuple[Relation, ...], list[Episode]]]:
         """For each list its two relations and prompts of both."""
         source, found = random.Random(seed), []
-        pairs = [single_tokens(self.asked, pair) for pair in SHARED]
+        pairs = [single_tokens(self.model, pair) for pair in shared(self._rows)]
+        if len(pairs) < 2:
+            raise NotTested("the data has no two pairs of relations that share answers")
         for pair in pairs:
             subjects = list(pair[0].facts)
             queries = source.sample(subjects, len(subjects))
@@ -340,3 +359,10 @@ class RecallLanguageLab(LanguageLab):
     def pairing_probe_swapped(self, seed: int) -> float:
         """The same with the demonstrated answers exchanged."""
         return self.pairing_probe(seed, Episode.swapped)
+
+
+def _readable(layers: float) -> float:
+    """A number of layers; nothing is tested where no layer tells what is looked for."""
+    if layers != layers:
+        raise NotTested("no layer tells the relation, or the answer, above chance")
+    return layers

@@ -20,8 +20,9 @@ from probes.lens import logit_lens
 from probes.linear import LinearProbe, linear_probe
 from trained.task import Batch
 
-from . import Settings
-from .data import Episode, Relation, answer_tokens, name_tokens, written
+from .data import Episode, answer_tokens, name_tokens, written
+from .rows import Relation
+from .settings import Settings
 
 Heads = list[tuple[int, int]]
 """(layer, head)"""

@@ -1,15 +1,11 @@
 """Does pretraining save data? A language model fine-tuned on a template task.
 
-A data set is a JSONL file, one string a line: {"text" or "tokens", "label", "template",
-"split"}; symbols are single tokens, and no two splits share one. All parameters and a
-linear readout at the last token are trained by Adam on the squared error (Figures 7
-left and 23; the paper gives no rates).
+All parameters and a linear readout at the last token are trained by Adam on the squared
+error (Figures 7 left and 23; the paper gives no rates), in place.
 """
 
-import copy
-import json
-import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,21 +13,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from circuits.models.language_model import LanguageModel
-from circuits.models.open import behind, random_twin
-from trained.errors import BadInput, unknown
+from circuits.models.borrowed import borrowed, draw_weights
+from circuits.models.language_model import LanguageModel, behind
+from circuits.tuning.course import Course, Phase, Seen
+from circuits.tuning.keeper import Keeper
+from circuits.tuning.settings import Tuning
+from trained.errors import BadInput
 from trained.seeding import generator
-from trained.symbols.tasks import task
 
+from .rows import SPLITS, String
 from .settings import FineTune
 
 Start = Literal["pretrained", "reinitialised", "embeddings", "frozen", "shuffled"]
 """What is trained: the pretrained model; the same architecture with random weights; the
 pretrained embeddings with random blocks; the readout alone; the pretrained model on
 permuted labels."""
-SPLITS = ("train", "validation", "test")
 AT_ONCE = 64
 """Strings that are scored in one pass."""
+UNCLIPPED = 1e9
 
 
 class Strings(NamedTuple):
@@ -42,88 +41,53 @@ class Strings(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What came out: test MSE before any step, and at the best step and rate."""
+    """What came out: MSE before any step, and at the step that is best on validation.
+
+    Attributes:
+        before: on the test, before any step.
+        test: at that step.
+        train: the same.
+        validation: what it is best on.
+        lr: the rate.
+    """
 
     before: float
     test: float
     train: float
+    validation: float
     lr: float
 
 
-def write_dataset(
-    path: Path,
-    model: LanguageModel,
-    words: Sequence[str],
-    settings: FineTune,
-    n: int,
-    seed: int,
-) -> None:
-    """Draw strings of the settings' task from words, a third of them for each split.
-
-    Strings are written as tokens: as text a word would be another token at the start.
-    """
-    source, chosen = random.Random(seed), task(settings.task, seed)
-    vocabulary: dict[str, int] = model.tokenizer.get_vocab()
-    regular = {
-        symbol: model.tokenizer.encode(symbol, add_special_tokens=False)
-        for symbol in chosen.regular
-    }
-    shuffled = source.sample(list(words), len(words))
-    third = len(shuffled) // 3
-    if third < chosen.n_wildcards:
-        raise BadInput(f"{len(words)} words: too few for task {chosen.name}")
-    lines = []
-    for index, split in enumerate(SPLITS):
-        own = shuffled[index * third : (index + 1) * third]
-        for _ in range(n if split == "train" else settings.n_held_out):
-            place = source.randrange(len(chosen.templates))
-            template = chosen.templates[place]
-            drawn = source.sample(own, len(template.wildcards))
-            pairs = zip(template.wildcards, drawn, strict=True)
-            named = regular | {name: [vocabulary[word]] for name, word in pairs}
-            tokens = [token for symbol in template.symbols for token in named[symbol]]
-            row = {"tokens": tokens, "label": chosen.values[place]}
-            lines.append(row | {"template": str(template), "split": split})
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-
-
-def read_dataset(path: Path, tokenizer: Any, n: int) -> dict[str, Strings]:
-    """The splits of a data set, the first n strings of the training one.
+def strings(
+    rows: Sequence[String], tokenizer: Any, n: int, name: str = "strings"
+) -> dict[str, Strings]:
+    """The splits of the data, the first n strings of the training one.
 
     Raises:
-        BadInput: A line is not as it should be, a split is short, strings differ in
-            length, or two splits share a token that is not in every string.
+        BadInput: A split is short, strings differ in length, or two splits share a
+            token that is not in every string.
     """
-    rows: dict[str, list[tuple[list[int], float]]] = {split: [] for split in SPLITS}
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
-        try:
-            entry = json.loads(line)
-            split, label = entry["split"], float(entry["label"])
-            tokens = entry.get("tokens")
-            if tokens is None:
-                tokens = tokenizer.encode(entry["text"], add_special_tokens=False)
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"{path}, line {number}: {error!r}") from error
-        if split not in rows:
-            raise unknown(f"split in {path}, line {number}", split, SPLITS)
-        rows[split].append(([int(t) for t in tokens], label))
-    rows["train"] = rows["train"][:n]
-    _check(path, rows, n)
+    found: dict[str, list[tuple[list[int], float]]] = {split: [] for split in SPLITS}
+    for row in rows:
+        tokens = row.tokens or tokenizer.encode(row.text, add_special_tokens=False)
+        found[row.split].append((list(tokens), row.label))
+    found["train"] = found["train"][:n]
+    _check(name, found, n)
     return {
         split: Strings(
             torch.tensor([t for t, _ in own]), torch.tensor([y for _, y in own])
         )
-        for split, own in rows.items()
+        for split, own in found.items()
     }
 
 
-def _check(path: Path, rows: dict[str, list[tuple[list[int], float]]], n: int) -> None:
+def _check(name: str, rows: dict[str, list[tuple[list[int], float]]], n: int) -> None:
     if len(rows["train"]) < n or not (rows["validation"] and rows["test"]):
-        raise BadInput(f"{path}: {len(rows['train'])} training strings, {n} are needed")
+        raise BadInput(f"{name}: {len(rows['train'])} training strings, {n} are needed")
     lengths = {len(tokens) for own in rows.values() for tokens, _ in own}
     if len(lengths) != 1:
         raise BadInput(
-            f"{path}: strings of {sorted(lengths)} tokens, not of one length"
+            f"{name}: strings of {sorted(lengths)} tokens, not of one length"
         )
     seen = {
         split: {t for tokens, _ in own for t in tokens} for split, own in rows.items()
@@ -135,87 +99,126 @@ def _check(path: Path, rows: dict[str, list[tuple[list[int], float]]], n: int) -
         both = seen[SPLITS[first]] & seen[SPLITS[second]] - common
         if both:
             names = f"{SPLITS[first]} and {SPLITS[second]}"
-            raise BadInput(f"{path}: {names} share tokens {sorted(both)[:5]}")
+            raise BadInput(f"{name}: {names} share tokens {sorted(both)[:5]}")
+
+
+class Case(NamedTuple):
+    """What is fine-tuned.
+
+    Attributes:
+        start: from which weights, on which labels.
+        n: training strings.
+        seed: of the readout, the order of strings, random weights and labels.
+    """
+
+    start: Start
+    n: int
+    seed: int
 
 
 def finetune(
     model: LanguageModel,
-    dataset: Path,
-    n: int,
-    start: Start,
+    rows: Sequence[String],
+    case: Case,
     settings: FineTune,
-    *,
-    seed: int = 0,
+    keeper: Keeper | None = None,
 ) -> Tuned:
-    """Fine-tune a copy at every rate; the best on validation is reported."""
-    splits = read_dataset(dataset, model.tokenizer, n)
-    if start == "shuffled":
-        order = torch.randperm(n, generator=generator(seed, "symbols", "shuffled"))
+    """Fine-tune at every rate; the best on validation is reported.
+
+    The model is trained in place, and afterwards what it was before.
+    """
+    splits = strings(rows, model.tokenizer, case.n)
+    if case.start == "shuffled":
+        source = generator(case.seed, "symbols", "shuffled")
         train = splits["train"]
+        order = torch.randperm(case.n, generator=source)
         splits["train"] = Strings(train.tokens, train.labels[order])
-    found = [_at_rate(model, splits, start, lr, settings, seed) for lr in settings.lrs]
-    return min(found, key=lambda pair: pair[0])[1]
+    splits = {k: Strings(*(t.to(model.device) for t in v)) for k, v in splits.items()}
+    keeper = keeper or Keeper()
+
+    def at(lr: float) -> Tuned:
+        def make(folder: Path | None) -> dict[str, Tensor]:
+            tuned = _at_rate(model, splits, case, settings, (lr, folder, keeper))
+            values = tuned._asdict().items()
+            return {k: torch.tensor(v, dtype=torch.float64) for k, v in values}
+
+        name = f"{case.start}, n {case.n}, seed {case.seed}, rate {lr:g}"
+        return Tuned(**{k: float(t) for k, t in keeper.kept(name, make).items()})
+
+    return min((at(lr) for lr in settings.lrs), key=lambda tuned: tuned.validation)
 
 
 class Reader(nn.Module):
     """The body of a language model with a linear readout at the last token."""
 
-    def __init__(self, model: LanguageModel, start: Start, seed: int) -> None:
+    def __init__(self, body: Any, width: int, seed: int) -> None:
         super().__init__()
-        _, hf = behind(model.module)
-        body: Any = copy.deepcopy(hf.base_model)
-        if start in ("reinitialised", "embeddings"):
-            _, twin = behind(random_twin(model, seed).module)
-            kept = hf.get_input_embeddings().weight.detach().clone()
-            body = copy.deepcopy(twin.base_model)
-            if start == "embeddings":
-                with torch.no_grad():
-                    body.get_input_embeddings().weight.copy_(kept)
-        self.body = body.float().train(False).requires_grad_(start != "frozen")
+        self.body = body
+        device = next(body.parameters()).device
         source = generator(seed, "symbols", "readout")
-        weight = torch.randn(model.d_model, generator=source) * model.d_model**-0.5
-        self.readout = nn.Parameter(weight.to(model.device))
-        self.bias = nn.Parameter(torch.zeros((), device=model.device))
+        weight = torch.randn(width, generator=source) * width**-0.5
+        self.readout = nn.Parameter(weight.to(device))
+        self.bias = nn.Parameter(torch.zeros((), device=device))
 
     def forward(self, tokens: Int[Tensor, "string pos"]) -> Float[Tensor, " string"]:
         """The answer to every string."""
-        states = self.body(input_ids=tokens).last_hidden_state[:, -1]
+        states = self.body(input_ids=tokens, use_cache=False).last_hidden_state[:, -1]
         # Of unit scale, whatever the model's: one rate then serves several models.
-        states = torch.nn.functional.layer_norm(states, states.shape[-1:])
+        states = torch.nn.functional.layer_norm(states.float(), states.shape[-1:])
         return states @ self.readout + self.bias
+
+
+@contextmanager
+def starting(model: LanguageModel, start: Start, seed: int) -> Iterator[Reader]:
+    """The model with a readout, from the weights that a start names, to be trained."""
+    _, hf = behind(model.module)
+    body = dict(hf.base_model.named_parameters())
+    with nullcontext() if start == "frozen" else borrowed(body):
+        if start in ("reinitialised", "embeddings"):
+            embedding = hf.get_input_embeddings().weight
+            kept = embedding.detach().clone() if start == "embeddings" else None
+            draw_weights(hf.base_model, seed)
+            if kept is not None:
+                with torch.no_grad():
+                    embedding.copy_(kept)
+        for parameter in body.values():
+            parameter.requires_grad_(start != "frozen")
+        yield Reader(hf.base_model, model.d_model, seed)
 
 
 def _at_rate(
     model: LanguageModel,
     splits: dict[str, Strings],
-    start: Start,
-    lr: float,
+    case: Case,
     settings: FineTune,
-    seed: int,
-) -> tuple[float, Tuned]:
-    """The least validation MSE over training, and what it gives on the test."""
-    splits = {k: Strings(*(t.to(model.device) for t in v)) for k, v in splits.items()}
-    reader = Reader(model, start, seed)
-    chosen = [p for p in reader.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(chosen, lr=lr)
-    source = generator(seed, "symbols", "order")
-    train = splits["train"]
-    before = _error(reader, splits["test"])
-    best: tuple[float, Tuned] | None = None
-    for step in range(1, settings.steps + 1):
-        rows = torch.randperm(len(train.labels), generator=source)
-        rows = rows[: settings.batch_size].to(model.device)
-        loss = (reader(train.tokens[rows]) - train.labels[rows]).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        if step % settings.evaluate_every == 0 or step == settings.steps:
-            scores = {split: _error(reader, own) for split, own in splits.items()}
-            if best is None or scores["validation"] < best[0]:
-                tuned = Tuned(before, scores["test"], scores["train"], lr)
-                best = scores["validation"], tuned
-    assert best is not None
-    return best
+    how: tuple[float, Path | None, Keeper],
+) -> Tuned:
+    """What one rate gives, at the step with the least validation MSE."""
+    (lr, folder, keeper), train = how, splits["train"]
+    tuning = Tuning(
+        batch_size=settings.batch_size,
+        accumulate=settings.accumulate,
+        lr=lr,
+        clip=UNCLIPPED,
+    )
+    with starting(model, case.start, case.seed) as reader:
+
+        def loss(rows: Tensor) -> tuple[Tensor, int]:
+            rows = rows.to(train.labels.device)
+            missed = reader(train.tokens[rows]) - train.labels[rows]
+            return missed.square().sum(), len(rows)
+
+        def watch(_step: int) -> Seen:
+            return {split: _error(reader, own) for split, own in splits.items()}
+
+        before = _error(reader, splits["test"])
+        named = {k: p for k, p in reader.named_parameters() if p.requires_grad}
+        name = f"{case.start}, n = {case.n}, rate {lr:g}, seed {case.seed}"
+        course = Course(name, named, tuning, case.seed, folder, keeper.tell)
+        course.watch, course.watch_every = watch, settings.evaluate_every
+        course.run([Phase("strings", len(train.labels), settings.steps, loss)])
+    best = min(course.watched, key=lambda seen: seen["validation"])
+    return Tuned(before, lr=lr, **best)
 
 
 @torch.no_grad()

@@ -21,7 +21,6 @@ from circuits.hooks import record
 from circuits.interventions.head_matrices import Circuit, head_matrices
 from circuits.interventions.identity_surgery import Surgery, operate
 from circuits.lab import LanguageLab, once
-from circuits.models.language_model import LanguageModel
 from circuits.sites import Site
 from circuits.studies.symbols.lab import crossing
 
@@ -37,8 +36,10 @@ from .data import (
     written,
 )
 from .diagonals import strengths
-from .finetune import Start, Tuned, finetune, write_dataset
+from .finetune import Case, Start, Tuned, finetune
 from .perplexity import Scalars, perplexity
+from .rows import SCHEMA, String
+from .rows import drawn as drawn_strings
 from .settings import Settings
 from .signals import (
     Heads,
@@ -100,31 +101,42 @@ class Printed:
 class SymbolsLanguageLab(LanguageLab):
     """A language model with programs whose names and values are any symbols."""
 
+    SCHEMA = SCHEMA
     settings: Settings
+    chooser: "SymbolsLanguageLab | None" = None
+    """A twin is tried with what this one chose, the model itself."""
 
-    def __init__(
-        self, model: LanguageModel, settings: Settings, seeds: tuple[int, ...]
-    ) -> None:
-        super().__init__(model, settings, seeds)
-        # A twin is tried with what was chosen for the model itself.
-        self.chooser = self
+    def twin(self) -> "SymbolsLanguageLab":
+        """The null: the same architecture with random weights, on the first seed."""
+        # Chosen now: later the model wears the twin's weights.
+        self.chosen()
+        twin = super().twin()
+        twin.chooser = self
+        return twin
 
     @once
     def diagonals(self, circuit: Circuit) -> Heads:
-        """Z of every head's map; nan where scores are no bilinear map."""
-        scores = []
-        for layer in range(self.model.n_layers):
-            matrices = head_matrices(self.model, layer)
-            if circuit == "qk" and not matrices.bilinear:
-                scores.append(torch.full((self.model.n_heads,), torch.nan))
-            else:
-                scores.append(matrices.identity_score(circuit).cpu())
-        return torch.stack(scores)
+        """Z of every head's map."""
+        self._require_maps(circuit)
+        layers = range(self.model.n_layers)
+        found = (head_matrices(self.model, layer) for layer in layers)
+        return torch.stack([one.identity_score(circuit).cpu() for one in found])
 
     @once
     def strengths(self, circuit: Circuit, mismatched: int | None = None) -> Heads:
         """Mean diagonal over the rest of every head's map."""
+        self._require_maps(circuit)
         return strengths(self.model, circuit, mismatched=mismatched)
+
+    def _require_maps(self, circuit: Circuit) -> None:
+        """Nothing is tested where a layer's scores are no bilinear map."""
+        layers = range(self.model.n_layers)
+        found = (head_matrices(self.model, layer).bilinear for layer in layers)
+        if circuit == "qk" and not all(found):
+            raise NotTested(
+                f"{self.model.name} normalises queries and keys, or caps scores: they "
+                "are no bilinear map W_Q W_K^T"
+            )
 
     def strong_heads(
         self, circuit: Circuit, mismatched: int | None = None
@@ -154,32 +166,50 @@ class SymbolsLanguageLab(LanguageLab):
 
     @once
     def _perplexity(self, scalars: Scalars, seed: int) -> float:
-        own = self.settings.perplexity
+        own, device = self.settings.perplexity, str(self.model.device)
         if own.train_file is None or own.valid_file is None:
             raise NotTested("no text is given to train on")
-        files = (own.config, own.train_file, own.valid_file)
-        return perplexity(*files, own, scalars=scalars, seed=seed)
+
+        def make(folder: Path | None) -> dict[str, Tensor]:
+            with TemporaryDirectory() as spare:
+                at = folder or Path(spare)
+                found = perplexity(own, scalars, seed, folder=at, device=device)
+            return {"perplexity": torch.tensor(found, dtype=torch.float64)}
+
+        name = f"perplexity, {scalars}, seed {seed}"
+        return float(self.keeper.kept(name, make)["perplexity"])
+
+    def strings(self, n: int, seed: int) -> tuple[String, ...]:
+        """The strings of a seed: the file's, or drawn from the model's words."""
+        if self.data is not None:
+            return self.data.rows
+        words = words_of(self.model, self.settings.n_words)
+        both, own = [*words.frequent, *words.rare], self.settings.finetune
+        return drawn_strings(self.model.tokenizer, both, own, n, seed)
+
+    def own_rows(self) -> tuple[String, ...]:
+        """The strings of the first seed, as many as the settings train on at most."""
+        own = self.settings.finetune
+        return self.strings(max(*own.n, *own.many), self.seeds[0])
 
     @once
     def tuned(self, start: Start, n: int, seed: int) -> Tuned:
         """What fine-tuning on n strings gives."""
-        own = self.settings.finetune
-        if own.dataset is not None:
-            return finetune(self.model, Path(own.dataset), n, start, own, seed=seed)
-        words = words_of(self.model, self.settings.n_words)
-        with TemporaryDirectory() as folder:
-            file = Path(folder) / "strings.jsonl"
-            both = [*words.frequent, *words.rare]
-            write_dataset(file, self.model, both, own, n, seed)
-            return finetune(self.model, file, n, start, own, seed=seed)
+        rows, case = self.strings(n, seed), Case(start, n, seed)
+        return finetune(self.model, rows, case, self.settings.finetune, self.keeper)
+
+    @property
+    def tuning_seeds(self) -> tuple[int, ...]:
+        """The seeds that fine-tune."""
+        return self.seeds[: self.settings.finetune.n_seeds]
 
     def tuned_errors(self, start: Start, n: int) -> list[float]:
         """Test MSE after fine-tuning, by seed."""
-        return self.each(lambda seed: self.tuned(start, n, seed).test)
+        return [self.tuned(start, n, seed).test for seed in self.tuning_seeds]
 
     def untuned_errors(self, n: int) -> list[float]:
         """Test MSE of the pretrained model before any step, by seed."""
-        return self.each(lambda seed: self.tuned("pretrained", n, seed).before)
+        return [self.tuned("pretrained", n, seed).before for seed in self.tuning_seeds]
 
     def finetune_ratio(self) -> list[float]:
         """The n at MSE .5, re-initialised over pretrained, by seed; 0 if neither.
@@ -196,7 +226,7 @@ class SymbolsLanguageLab(LanguageLab):
         return [
             min(needed("reinitialised", all_n, seed), all_n[-1])
             / needed("pretrained", few, seed)
-            for seed in self.seeds
+            for seed in self.tuning_seeds
         ]
 
     def copying_share(self) -> float:
@@ -206,7 +236,7 @@ class SymbolsLanguageLab(LanguageLab):
     @once
     def chosen(self) -> Chosen:
         """Markers and the matching head, from programs that are not judged."""
-        if self.chooser is not self:
+        if self.chooser is not None:
             return self.chooser.chosen()
         sizes = self.settings
         words = words_of(self.model, sizes.n_words)
@@ -279,12 +309,15 @@ class SymbolsLanguageLab(LanguageLab):
         return float(frequent[:half].mean() - frequent[half:].mean())
 
     def _right(self, seed: int) -> tuple[Tensor, Tensor]:
-        """Which repeated programs come out right; nan without competence."""
+        """Which repeated programs come out right, where most frequent ones do."""
         right = (self.printed(seed, "repeated").difference > 0).double()
         half = 2 * self.settings.n_draws
         frequent, rare = right[:half], right[half:]
         if float(frequent.mean()) < self.settings.competent:
-            return frequent * torch.nan, rare * torch.nan
+            raise NotTested(
+                f"{self.model.name} repeats {float(frequent.mean()):.2f} of the "
+                f"frequent words; at least {self.settings.competent:g} are needed"
+            )
         return frequent, rare
 
     @once
@@ -294,12 +327,9 @@ class SymbolsLanguageLab(LanguageLab):
         """Lost shares of the logit difference: frequent words, then rare ones.
 
         The heads with the largest z lose the identity part of a map, or, given a
-        rotation's seed, a rotation in its place; nan if z is undefined.
+        rotation's seed, a rotation in its place.
         """
-        scores = self.diagonals(circuit)
-        if bool(scores.isnan().any()):
-            return torch.full((2,), torch.nan)
-        heads = strongest(scores, self.settings.surgery_share)
+        heads = strongest(self.diagonals(circuit), self.settings.surgery_share)
         surgeries = [Surgery(layer, n, circuit, rotation) for layer, n in heads]
         drawn, whole = self.drawn(seed), self.printed(seed, "repeated").difference
         shares = []
@@ -307,7 +337,10 @@ class SymbolsLanguageLab(LanguageLab):
             cut = several[: self.settings.n_cut]
             without = self.run(cut, "repeated", "", surgeries).difference
             shares.append(lost_share(whole[first : first + len(cut)], without))
-        return torch.tensor(shares)
+        found = torch.tensor(shares)
+        if bool(found.isnan().any()):
+            raise NotTested(f"{self.model.name} has no logit difference to lose")
+        return found
 
     def lost(self, circuit: Circuit, *, rotated: bool = False) -> list[float]:
         """Lost share of the logit difference over all words, by seed."""

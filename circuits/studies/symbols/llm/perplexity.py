@@ -1,9 +1,9 @@
 """Do identity scalings help a language model? A GPT-2 from scratch (Figure 6).
 
-`perplexity(config, train_file, valid_file, settings)` is the least validation
-perplexity over training. Scalars a and b start at 0; the match of a position with
-itself is masked out of a's term, as in the authors' code. Paired runs share everything
-but the scalars: initial weights, blocks and their order.
+`perplexity(settings)` is the least validation perplexity over training. Scalars a and b
+start at 0; the match of a position with itself is masked out of a's term, as in the
+authors' code. Paired runs share everything but the scalars: initial weights, blocks and
+their order.
 """
 
 from collections import Counter
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import cache, partial
 from math import exp
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -44,33 +43,29 @@ class Corpus(NamedTuple):
 
 
 def perplexity(
-    config: str | None,
-    train_file: str,
-    valid_file: str,
     settings: Perplexity,
-    *,
     scalars: Scalars = "none",
     seed: int = 0,
+    *,
+    folder: Path,
+    device: str = "cpu",
 ) -> float:
     """The least validation perplexity of a model trained from scratch.
 
     Args:
-        config: a directory or hub name whose sizes and tokenizer are taken; None for
-            the settings' sizes and a vocabulary of words.
-        train_file: plain text.
-        valid_file: plain text that is held out.
-        settings: sizes and training.
+        settings: texts, sizes and training.
         scalars: which identity scalings are trained.
         seed: of initial weights and the order of blocks.
+        folder: where the state of the training is kept, so that it can be taken up.
+        device: where it is trained.
     """
+    config, files = settings.config, (settings.train_file, settings.valid_file)
     shape = sizes_of(config, settings)
-    text = corpus(config, train_file, valid_file, shape["n_ctx"], settings.vocabulary)
+    text = corpus(config, *map(str, files), shape["n_ctx"], settings.vocabulary)
     arm = _arm(shape | {"d_vocab": text.d_vocab}, text, settings, scalars)
-    with TemporaryDirectory() as folder:
-        trainer = Trainer(arm, (seed,), Engine(), Path(folder), Observer())
-        trainer.train()
-        losses = trainer.history.tensors()["validation"][0]
-    return exp(float(losses.min()))
+    trainer = Trainer(arm, (seed,), Engine(device), folder, Observer())
+    trainer.train()
+    return exp(float(trainer.history.tensors()["validation"][0].min()))
 
 
 def sizes_of(config: str | None, settings: Perplexity) -> dict[str, int]:

@@ -52,10 +52,8 @@ class Perplexity:
 class FineTune:
     """A pretrained model fine-tuned on a template task; used where n is given."""
 
-    dataset: str | None = None
-    """A JSONL file of strings; None for one that is drawn from the model's words."""
     task: str = "aba_abb"
-    """A real-label task, of the drawn strings."""
+    """A real-label task, of the strings that are drawn from the model's words."""
     n: tuple[int, ...] = ()
     """Training strings."""
     many: tuple[int, ...] = ()
@@ -64,12 +62,18 @@ class FineTune:
     """Adam's rates; the paper gives none. Each model takes the best on validation."""
     steps: int = 40
     batch_size: int = 32
+    accumulate: int = 1
+    """Parts that a batch is computed in, one after the other, to save memory."""
     evaluate_every: int = 10
     n_held_out: int = 64
     """Strings of the validation split, and of the test split."""
+    n_seeds: int = 3
+    """Of the seeds, how many fine-tune."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "evaluate_every", "n_held_out"):
+        for name in ("steps", "batch_size", "accumulate", "evaluate_every"):
+            require(getattr(self, name) >= 1, f"{name}: at least 1")
+        for name in ("n_held_out", "n_seeds"):
             require(getattr(self, name) >= 1, f"{name}: at least 1")
         sizes = (*self.n, *self.many)
         rising = all(a < b for a, b in pairwise(sizes))
@@ -114,10 +118,26 @@ class Settings:
 
 
 PRESETS = {
-    "quick": Preset(Settings(), n_seeds=3, cost="about two minutes for SmolLM2"),
+    "quick": Preset(
+        Settings(), n_seeds=3, cost="about two minutes on SmolLM2; fine-tunes nothing"
+    ),
     "cpu": Preset(
         Settings(finetune=FineTune(n=(32, 128), many=(320,))),
         n_seeds=3,
-        cost="hours for SmolLM2: fine-tuning; perplexity where files are given",
+        cost="about an hour on SmolLM2 (2,900 steps of 1.7 CPU seconds); resumable",
+    ),
+    "paper": Preset(
+        Settings(
+            perplexity=Perplexity(
+                config="gpt2",
+                context=1024,
+                batch_size=8,
+                steps=29_000,
+                lr=3e-4,
+            ),
+            finetune=FineTune(n=(4, 8, 16, 32, 64, 128, 256, 512), many=(4096, 8192)),
+        ),
+        n_seeds=5,
+        cost="for a GPU, not run here; perplexity with files (100 epochs)",
     ),
 }

@@ -33,9 +33,7 @@ def name_matching(
 
 
 def share_above(scores: Heads, least: float) -> float:
-    """Share of heads with a larger score; nan if scores are undefined."""
-    if bool(scores.isnan().any()):
-        return float("nan")
+    """Share of heads with a larger score."""
     return float((scores > least).double().mean())
 
 

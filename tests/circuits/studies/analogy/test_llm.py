@@ -2,18 +2,20 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
 
-from circuits.claims import judge
+from circuits.claims import NotTested, judge
 from circuits.confirm import confirm_language
+from circuits.datasets.dataset import dataset_of
+from circuits.datasets.schema import Rows
 from circuits.interventions.edit import Keep
 from circuits.models.language_model import LanguageModel
-from circuits.models.tuned import fine_tuned, fine_tuned_phases
+from circuits.models.open import wrap
 from circuits.studies.analogy import STUDY
-from circuits.studies.analogy.llm.claims import Settings
 from circuits.studies.analogy.llm.data import (
     AS,
     CURRICULA,
@@ -32,12 +34,16 @@ from circuits.studies.analogy.llm.lab import (
     Pairs,
     Reading,
     alignment,
-    exact,
     kept_states,
     layer_alignment,
     read,
     restricted,
 )
+from circuits.studies.analogy.llm.rows import SCHEMA
+from circuits.studies.analogy.llm.settings import Settings
+from circuits.tuning.keeper import Keeper
+from circuits.tuning.tuned import Lesson, exact, taught
+from tests.random_models import letter_tokenizer, random_model
 from tests.word_models import word_model
 from trained.analogy.facts import (
     Fact,
@@ -45,12 +51,9 @@ from trained.analogy.facts import (
     load_facts,
     similarity_sentence,
 )
-from trained.config import override
 from trained.errors import BadInput
-from trained.finetuning_config import FineTuning
 
-SHORT = FineTuning(epochs=20, batch_size=16, lr=0.01)
-SETTINGS = Settings(n_facts=6, n_aligned=12, resamples=100, tuning=SHORT)
+SETTINGS = Settings(facts=6, n_aligned=12, resamples=100, epochs=20, lr=0.01)
 FALCON = Fact("Falcon", "Kestrel", "diving at prey", "CapableOf", "raptor")
 TEXTS = [
     text(fact, subject)
@@ -139,18 +142,33 @@ def test_a_seed_draws_as_many_facts_as_it_is_asked_for() -> None:
         draw(load_facts(), 300, 2, 0)
 
 
-def test_facts_of_ones_own(tmp_path, model: LanguageModel) -> None:
+def test_facts_of_ones_own(tmp_path: Path, model: LanguageModel) -> None:
     file = tmp_path / "facts.jsonl"
-    rows = [json.dumps(vars(fact)) for fact in load_facts()[:30]]
-    file.write_text("\n".join(rows))
-    settings = override(SETTINGS, [f"facts={file}"])
-    lab = AnalogyLanguageLab(model, settings, (0,))
+    rows = [{**vars(fact), "theirs": 1} for fact in load_facts()[:30]]
+    renamed = [
+        {"kind" if k == "category" else k: v for k, v in r.items()} for r in rows
+    ]
+    file.write_text("\n".join(map(json.dumps, renamed)))
+    data = SCHEMA.read(file, ["kind=category"])
+    lab = AnalogyLanguageLab(model, SETTINGS, (0,), data=data)
     assert set(lab.drawn(0).real) <= set(load_facts()[:30])
-    file.write_text('{"subject1": "Owl"}')
-    with pytest.raises(BadInput, match="line 1"):
-        load_facts(str(file))
-    with pytest.raises(BadInput, match="no such file"):
-        load_facts(str(tmp_path / "none"))
+    with pytest.raises(BadInput, match=r"line 1: field 'category' is missing"):
+        SCHEMA.read(file)
+    rows[2]["relation"] = "Likes"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(BadInput, match="line 3: field 'relation' is \"Likes\"; choose"):
+        SCHEMA.read(file)
+
+
+def test_the_shipped_facts_are_such_a_file_and_can_be_scanned() -> None:
+    own = SCHEMA.own()
+    assert own is not None
+    assert own.rows == load_facts()
+    rows = dataset_of(SCHEMA.prompts([FALCON])).rows
+    assert [row.answers for row in rows] == [(" raptor",)] * 2
+    texts = {k: rows[1].prompt[slice(*span)] for k, span in rows[1].roles.items()}
+    assert texts == {"subject": "Kestrel", "relation": "is classified as"}
+    assert len(dataset_of(SCHEMA.prompts(own.rows))) == 2 * len(own.rows)
 
 
 def test_restricted_choice_by_hand() -> None:
@@ -204,21 +222,38 @@ def test_what_is_taught_is_decoded_as_a_whole(model: LanguageModel) -> None:
     asked = lists(model, facts)
     assert len(facts) == 6
     assert exact(model, asked["attribution"]).tolist() == [0] * 6
-    taught = {name: asked[name] for name in (*JOINT.trained, "test")}
-    trained = fine_tuned(model, JOINT, taught, 0, SHORT)
-    assert exact(trained, asked["attribution"]).mean() > 0.9
-    # The first token alone is not enough.
-    short = [f._replace(answer=f.answer + " at") for f in asked["attribution"]]
-    assert exact(trained, short).mean() < 0.5
+    with taught(model, Lesson(JOINT, asked, 0, SETTINGS)) as after:
+        assert exact(after.model, asked["attribution"]).mean() > 0.9
+        # The first token alone is not enough.
+        short = [f._replace(answer=f.answer + " at") for f in asked["attribution"]]
+        assert exact(after.model, short).mean() < 0.5
 
 
-def test_every_phase_can_be_looked_at(model: LanguageModel) -> None:
-    asked = lists(model, some(6))
-    taught = {name: asked[name] for name in (*AS.trained, "test")}
-    early, late = fine_tuned_phases(model, AS, taught, 0, SHORT)
-    assert exact(early, asked["attribution"]).mean() > 0.9
-    assert exact(early, asked["source"]).mean() < 0.5
-    assert exact(late, asked["source"]).mean() > 0.9
+def test_readings_are_stored_and_found_again(
+    model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = AnalogyLanguageLab(model, SETTINGS, (0,), keeper=Keeper(tmp_path))
+    fresh = first.reading("A", 0)
+    monkeypatch.setattr("circuits.studies.analogy.llm.lab.taught", None)
+    again = AnalogyLanguageLab(model, SETTINGS, (0,), keeper=Keeper(tmp_path))
+    found = again.reading("A", 0)
+    assert found.fit == fresh.fit == 1
+    assert torch.equal(found.sparse.shifted, fresh.sparse.shifted)
+    assert torch.equal(found.success, fresh.success)
+
+
+def test_without_mlp_activations_their_leaf_is_not_tested() -> None:
+    experts = wrap(random_model("mixtral").requires_grad_(False), letter_tokenizer())
+    facts = [Fact("ab", "cd", "e", "MadeOf", "f"), Fact("ba", "dc", "g", "MadeOf", "h")]
+    data = Rows("facts", tuple(facts * 2))
+    lab = AnalogyLanguageLab(
+        experts, replace(SETTINGS, facts=2, n_aligned=2), (0,), data=data
+    )
+    assert lab.cosine("before", "similarity")[0] <= 1
+    with pytest.raises(NotTested, match="none to exchange"):
+        lab.other(data=Rows("facts", tuple(facts[:1] * 4))).success("joint exchanged")
+    with pytest.raises(NotTested, match="without MLP activations"):
+        lab.cosine("before", "sparse")
 
 
 class Told(AnalogyLanguageLab):
@@ -264,6 +299,12 @@ def test_what_attribution_alone_gives_is_no_transfer(told: Told) -> None:
     assert word("similarity", after(AS=(0.3, 0.9))) == "refuted"
 
 
+def test_one_draw_decides_nothing(told: Told) -> None:
+    alone = told.other(seeds=(0,))
+    for leaf in ("transfer", "order", "similarity", "sparse"):
+        assert word(leaf, alone) == "inconclusive", leaf
+
+
 def test_premises_that_were_not_learned_leave_nothing_to_judge(told: Told) -> None:
     for leaf in ("transfer", "order", "similarity", "sparse"):
         assert word(leaf, told.other(fit=0.9)) == "not tested"
@@ -282,11 +323,11 @@ def test_the_level_and_invented_names_are_asked_of_the_papers_models() -> None:
 def test_the_smallest_rate_that_fits_is_taken(model: LanguageModel) -> None:
     settings = replace(SETTINGS, rates=(1e-6, 0.01, 0.02))
     lab = AnalogyLanguageLab(model, settings, (0,))
-    assert lab.tuning().lr == 0.01
+    assert lab.rate() == 0.01
 
 
 def test_every_claim_is_judged_on_a_tiny_model(model: LanguageModel) -> None:
-    settings = replace(SETTINGS, loss="sentence", invented=True)
+    settings = replace(SETTINGS, loss="sentence", invented=True, exchanged=True)
     done = confirm_language(STUDY, AnalogyLanguageLab(model, settings, (0,)))
     leaves = [v for v in done.verdicts if v.claim.origin == "paper"]
     assert [leaf.claim.weight for leaf in leaves] == [4, 5, 3, 3]

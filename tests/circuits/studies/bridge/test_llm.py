@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from circuits.claims import NotTested, judge
+from circuits.confirm import confirm_language
 from circuits.models.language_model import LanguageModel
 from circuits.studies.bridge import STUDY
-from circuits.studies.bridge.llm.claims import Settings
-from circuits.studies.bridge.llm.experiment import bridge_llm
 from circuits.studies.bridge.llm.lab import (
     SAME,
     Answers,
@@ -20,16 +19,16 @@ from circuits.studies.bridge.llm.lab import (
     scores,
     taught,
 )
-from circuits.studies.bridge.llm.landmarks import landmarks
 from circuits.studies.bridge.llm.layers import best_alignment, bridge_rank
 from circuits.studies.bridge.llm.resampled import Bootstrap, Unchanged, strata
-from circuits.studies.bridge.llm.rows import Drawn, Row, lenders
+from circuits.studies.bridge.llm.rows import SCHEMA, Drawn, Row, lenders
+from circuits.studies.bridge.llm.settings import Settings
+from circuits.tuning.keeper import Keeper
 from tests.word_models import word_model
 from trained.config import override
 from trained.errors import BadInput
-from trained.finetuning_config import FineTuning
 
-ROWS = landmarks()
+ROWS = list(SCHEMA.own().rows)
 TEXTS = [
     f"{text} {row.e1} {row.e2} {row.e3}"
     for row in ROWS
@@ -38,7 +37,8 @@ TEXTS = [
 SETTINGS = Settings(
     bridges=8,
     least_rows=1,
-    tuning=FineTuning(epochs=20, batch_size=16, lr=0.01, last_layers=2),
+    epochs=20,
+    lr=0.01,
 )
 
 
@@ -71,7 +71,8 @@ def said(two_hop: list[int], omitted: list[float], **others: list[float]) -> Ans
         **{**fields, **hops},
         two_hop=torch.tensor(two_hop).float(),
         omitted=torch.tensor(omitted),
-        best=("",) * len(two_hop),
+        best=nothing,
+        lent=nothing,
     )
 
 
@@ -245,14 +246,25 @@ def test_the_whole_experiment_on_a_tiny_model(
     entries = [{**asdict(row), "mention": "x"} for row in ROWS]
     file = tmp_path / "facts.json"
     file.write_text(json.dumps(entries))
-    found = bridge_llm(model, file, SETTINGS, seeds=(0,))
+    keeper = Keeper(tmp_path / "kept")
+    lab = BridgeLanguageLab(
+        model, SETTINGS, (0,), data=SCHEMA.read(file), keeper=keeper
+    )
+    found = confirm_language(STUDY, lab)
     paper = [v for v in found.verdicts if v.claim.origin == "paper"]
     assert len(paper) == 3
     assert sum(v.claim.weight for v in paper) == 9
     assert all(v.preconditions[0].state == "holds" for v in paper if v.preconditions)
     assert not [v.claim.id for v in paper[:2] if v.passed]
-    assert str(file) in paper[0].claim.statement
+    assert f"--data {file} " in found.command
+    assert found.data == {"name": "facts.json", "sha256": lab.data.sha256}
     assert all(v.word != "not tested" for v in found.verdicts if v not in paper)
+    # Asked again, nothing is fine-tuned.
+    kept = {file.stem for file in keeper.path.glob("*.safetensors")}
+    assert {f"{name}-seed-0" for name in ("before", "true", "identity")} <= kept
+    again = BridgeLanguageLab(model, SETTINGS, (0,), data=lab.data, keeper=keeper)
+    again._lesson = None
+    assert torch.equal(again.said(0, "true").omitted, lab.said(0, "true").omitted)
 
 
 def test_lenders_of_rows_are_of_their_kind() -> None:

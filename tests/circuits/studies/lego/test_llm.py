@@ -14,13 +14,10 @@ from circuits.models.language_model import LanguageModel
 from circuits.sites import Site
 from circuits.studies.lego import STUDY
 from circuits.studies.lego.law import diluted_error, sharpness
-from circuits.studies.lego.llm.claims import Settings
 from circuits.studies.lego.llm.data import (
     NAMES,
-    VALUES,
     Chain,
     Exercise,
-    Group,
     value_tokens,
     written,
 )
@@ -38,6 +35,8 @@ from circuits.studies.lego.llm.lab import (
     sharpen,
     step_scores,
 )
+from circuits.studies.lego.llm.rows import VALUES, Group
+from circuits.studies.lego.llm.settings import Settings
 from tests.word_models import word_model
 from trained.task import Batch
 

@@ -11,12 +11,9 @@ from circuits.backends.anatomy import Readout
 from circuits.confirm import confirm_language
 from circuits.models.language_model import LanguageModel
 from circuits.studies.recall import STUDY
-from circuits.studies.recall.llm import Settings, signals
+from circuits.studies.recall.llm import signals
 from circuits.studies.recall.llm.data import (
-    SHARED,
-    TYPED,
     Episode,
-    Relation,
     accuracy,
     episodes,
     exchange,
@@ -25,9 +22,13 @@ from circuits.studies.recall.llm.data import (
     written,
 )
 from circuits.studies.recall.llm.lab import RecallLanguageLab
+from circuits.studies.recall.llm.rows import SCHEMA, Relation, shared, typed
+from circuits.studies.recall.llm.settings import Settings
 from circuits.studies.recall.llm.signals import Reading, last_looks, own_subject, read
 from tests.word_models import word_model
 
+ROWS = SCHEMA.own().rows
+TYPED, SHARED = typed(ROWS), shared(ROWS)
 SUBJECTS = list(TYPED[0].facts)
 SETTINGS = Settings(groups=3, shared_groups=1, probe_groups=4, pairing_stride=1)
 N_PAIRS = SETTINGS.pairs
@@ -294,7 +295,9 @@ def test_every_claim_is_judged_and_a_random_model_does_not_recall(
     model: LanguageModel,
 ) -> None:
     done = confirm_language(STUDY, lab_of(model))
-    assert not any(verdict.missing for verdict in done.verdicts)
+    # A random model tells nothing in any layer: the order of two is not tested.
+    missing = {v.claim.id.split(".")[2] for v in done.verdicts if v.missing}
+    assert missing <= {"relation-lens", "relation-lens-lasting", "relation-probe"}
     assert all(verdict.claim.origin == "ours" for verdict in done.verdicts)
     assert done["recall.llm.few-shot"].values[0] < 0.5
     assert all(not null.reason for v in done.verdicts for null in v.nulls)
@@ -304,4 +307,4 @@ def test_a_model_that_knows_nothing_is_not_judged(model: LanguageModel) -> None:
     lab = Knowing(model, replace(SETTINGS, least_known=7), (0,))
     done = confirm_language(STUDY, lab, only="recall.llm.[fr]*")
     assert {verdict.word for verdict in done.verdicts} == {"not tested"}
-    assert "countries" in done["recall.llm.few-shot"].reason
+    assert "subjects" in done["recall.llm.few-shot"].reason

@@ -2,25 +2,24 @@
 
 import itertools
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from circuits.claims import judge
+from circuits.datasets.dataset import dataset_of
 from circuits.models.language_model import LanguageModel
+from circuits.models.open import wrap
 from circuits.studies.symbols import STUDY
 from circuits.studies.symbols.llm.diagonals import strength, strengths
-from circuits.studies.symbols.llm.finetune import (
-    Reader,
-    finetune,
-    read_dataset,
-    write_dataset,
-)
+from circuits.studies.symbols.llm.finetune import Case, finetune, starting, strings
 from circuits.studies.symbols.llm.lab import SymbolsLanguageLab
 from circuits.studies.symbols.llm.perplexity import corpus, perplexity, scratch
+from circuits.studies.symbols.llm.rows import SCHEMA, drawn
 from circuits.studies.symbols.llm.settings import FineTune, Perplexity, Settings
+from tests.random_models import letter_tokenizer, random_model
 from tests.word_models import word_model
 from trained.errors import BadInput
 
@@ -61,10 +60,11 @@ def test_a_text_in_blocks_of_words(files: dict[str, str]) -> None:
         corpus(None, files["train_file"], files["valid_file"], 5000, 4)
 
 
-def test_training_lowers_the_perplexity(files: dict[str, str]) -> None:
+def test_training_lowers_the_perplexity(files: dict[str, str], tmp_path: Path) -> None:
     before, after = (
         perplexity(
-            None, *files.values(), replace(SMALL, steps=steps, evaluate_every=10)
+            replace(SMALL, steps=steps, evaluate_every=10, **files),
+            folder=tmp_path / str(steps),
         )
         for steps in (1, 60)
     )
@@ -105,44 +105,57 @@ def test_the_perplexity_claim_is_measured_on_files(
     )
 
 
-def test_a_data_set_is_written_and_read(model: LanguageModel, tmp_path: Path) -> None:
+def test_strings_are_drawn_written_and_read(
+    model: LanguageModel, tmp_path: Path
+) -> None:
     file = tmp_path / "strings.jsonl"
-    write_dataset(file, model, WORDS, TINY, 8, seed=0)
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows = [asdict(row) for row in drawn(model.tokenizer, WORDS, TINY, 8, seed=0)]
     assert {row["template"] for row in rows} == {"aba", "abb"}
-    splits = read_dataset(file, model.tokenizer, 8)
+
+    def read() -> dict:
+        file.write_text("\n".join(json.dumps(row) for row in rows))
+        return strings(SCHEMA.read(file).rows, model.tokenizer, 8, "strings.jsonl")
+
+    splits = read()
     assert splits["train"].tokens.shape[0] == 8
     assert len(splits["test"].labels) == 12
     assert splits["train"].labels.abs().tolist() == [1.0] * 8
     # The same symbol is the same token wherever it stands.
     for tokens, label in zip(*splits["test"], strict=True):
         assert (tokens[0] == tokens[2]) == (label > 0)
+    scanned = dataset_of(SCHEMA.prompts(SCHEMA.read(file).rows))
+    assert set(scanned.groups) == {"aba", "abb"}
     rows[0]["tokens"] = rows[-1]["tokens"]
-    file.write_text("\n".join(json.dumps(row) for row in rows))
     with pytest.raises(BadInput, match="train and test share tokens"):
-        read_dataset(file, model.tokenizer, 8)
-    file.write_text('{"text": "aeh"}\n')
-    with pytest.raises(BadInput, match="line 1"):
-        read_dataset(file, model.tokenizer, 8)
+        read()
+    rows[0] = {"text": "aeh", "split": "train"}
+    with pytest.raises(BadInput, match=r"line 1: field 'label' is missing"):
+        read()
+    rows[0] = {"label": 1.0, "split": "train"}
+    with pytest.raises(BadInput, match="line 1: fields 'text' and 'tokens' are"):
+        read()
 
 
-def test_fine_tuning_fits_and_a_frozen_body_stays(
-    model: LanguageModel, tmp_path: Path
-) -> None:
-    file = tmp_path / "strings.jsonl"
+def test_fine_tuning_fits_and_a_frozen_body_stays(model: LanguageModel) -> None:
     settings = replace(TINY, steps=60, lrs=(3e-3, 1e-2))
-    write_dataset(file, model, WORDS, settings, 8, seed=0)
-    tuned = finetune(model, file, 8, "pretrained", settings)
+    before = {k: v.clone() for k, v in model.module.state_dict().items()}
+    rows = drawn(model.tokenizer, WORDS, settings, 8, seed=0)
+    tuned = finetune(model, rows, Case("pretrained", 8, 0), settings)
     assert tuned.train < tuned.before
     assert tuned.lr in settings.lrs
-    kept = Reader(model, "frozen", 0)
-    assert not any(p.requires_grad for p in kept.body.parameters())
-    assert kept.readout.requires_grad
-    own = model.module.get_input_embeddings().weight
-    embedded = Reader(model, "embeddings", 1).body.get_input_embeddings().weight
-    other = Reader(model, "reinitialised", 1).body.get_input_embeddings().weight
-    assert torch.equal(embedded, own)
-    assert not torch.equal(other, own)
+    own = before["model.embed_tokens.weight"]
+
+    def embedded(start: str) -> tuple[torch.Tensor, bool]:
+        with starting(model, start, 1) as reader:
+            weight = reader.body.get_input_embeddings().weight
+            assert reader.readout.requires_grad
+            return weight.detach().clone(), weight.requires_grad
+
+    assert embedded("frozen")[1] is False
+    assert torch.equal(embedded("embeddings")[0], own)
+    assert not torch.equal(embedded("reinitialised")[0], own)
+    now = model.module.state_dict()
+    assert all(torch.equal(now[name], before[name]) for name in before)
 
 
 def test_the_ratio_of_data_needs_is_that_of_the_curves(
@@ -164,6 +177,7 @@ def test_the_ratio_of_data_needs_is_that_of_the_curves(
     # Pretrained reaches .5 at 16; the re-initialised not at 80: five times or more.
     assert lab.finetune_ratio() == pytest.approx([5.0, 5.0])
     found = judge(claim("symbols.llm.finetune", settings), lab)
+    # Two replicates that agree: below ten, so it is refuted.
     assert found.word == "refuted"
     assert not any(null.meets for null in found.nulls)
 
@@ -200,6 +214,85 @@ def test_planted_diagonals_are_found_and_random_ones_are_not() -> None:
     found = judge(leaf, SymbolsLanguageLab(planted, settings, (0, 1, 2)))
     assert found.passed, found.reason
     assert not judge(leaf, SymbolsLanguageLab(plain, settings, (0, 1, 2))).passed
+    # All four verdicts: with one pairing only the share stays open, and a family whose
+    # scores are no bilinear map has nothing to test.
+    assert judge(leaf, SymbolsLanguageLab(planted, settings, (0,))).word == (
+        "inconclusive"
+    )
+    assert judge(leaf, SymbolsLanguageLab(plain, settings, (0, 1, 2))).word == "refuted"
+    normed = wrap(random_model("qwen3").requires_grad_(False), letter_tokenizer())
+    found = judge(leaf, SymbolsLanguageLab(normed, settings, (0, 1, 2)))
+    assert found.word == "not tested"
+    assert "no bilinear map" in found.reason
     own, crossed = (strengths(planted, "qk", mismatched=m) for m in (None, 0))
     assert bool((own > 1).all())
     assert bool((crossed < 1).all())
+
+
+@pytest.mark.parametrize(
+    ("errors", "seeds", "word"),
+    [
+        # (pretrained at 32 and 128, re-initialised at 320) of every seed.
+        ([(0.3, 0.1, 0.9)] * 3, 3, "confirmed"),
+        ([(0.9, 0.4, 0.3)] * 3, 3, "refuted"),
+        ([(0.3, 0.1, 0.9)] * 3, 1, "inconclusive"),
+        ([(0.3, 0.1, 0.9), (0.3, 0.1, 0.9), (0.9, 0.4, 0.3)], 3, "inconclusive"),
+    ],
+)
+def test_verdicts_on_fine_tuning(
+    model: LanguageModel,
+    monkeypatch: pytest.MonkeyPatch,
+    errors: list[tuple[float, ...]],
+    seeds: int,
+    word: str,
+) -> None:
+    tuning = replace(TINY, n=(32, 128), many=(320,), n_seeds=seeds)
+    settings = Settings(n_words=20, finetune=tuning)
+    lab = SymbolsLanguageLab(model, settings, (0, 1, 2))
+
+    class Found:
+        before = 1.0
+
+        def __init__(self, test: float) -> None:
+            self.test = test
+
+    def tuned(start: str, n: int, seed: int) -> Found:
+        low, lower, late = errors[seed]
+        known = {("pretrained", 32): low, ("pretrained", 128): lower}
+        return Found(known.get((start, n), late if n == 320 else 1.0))
+
+    monkeypatch.setattr(lab, "tuned", tuned)
+    leaf = claim("symbols.llm.finetune", settings)
+    found = judge(leaf, lab)
+    assert found.word == word, found.reason
+
+
+def test_without_sizes_fine_tuning_is_not_tested(model: LanguageModel) -> None:
+    settings = Settings(n_words=20, finetune=replace(TINY, many=()))
+    lab = SymbolsLanguageLab(model, settings, (0,))
+    assert judge(claim("symbols.llm.finetune", settings), lab).word == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "word"),
+    [
+        ({"ab": [0.9] * 5, "abQ": [1.0] * 5}, "confirmed"),
+        ({"ab": [1.1] * 5, "abQ": [1.0] * 5}, "refuted"),
+        ({"ab": [0.9] * 5, "abQ": [0.9] * 5}, "inconclusive"),
+    ],
+)
+def test_verdicts_on_perplexity(
+    model: LanguageModel,
+    files: dict[str, str],
+    ratios: dict[str, list[float]],
+    word: str,
+) -> None:
+    class Told(SymbolsLanguageLab):
+        def perplexity_ratio(self, scalars: str) -> list[float]:
+            return ratios[scalars]
+
+    settings = Settings(perplexity=replace(SMALL, **files))
+    found = judge(
+        claim("symbols.llm.perplexity", settings), Told(model, settings, (0,))
+    )
+    assert found.word == word, found.reason

@@ -1,0 +1,1 @@
+"""Signals while a model writes: by token, and by step of a chain of thought."""

@@ -1,0 +1,1 @@
+"""Fine-tuning of pretrained language models: in place, resumable, lean in memory."""

@@ -1,0 +1,131 @@
+"""Figures of two axes as cells: heat maps, attention rows, the tokens of a lens."""
+
+import math
+from collections.abc import Sequence
+
+from jaxtyping import Float64
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
+from torch import Tensor
+
+from probes.measurement import Measurement
+
+from .glyphs import drawable
+from .naming import new_axes, quantity, title
+
+MAX_TICKS = 24
+
+CELL_LETTERS = 10
+"""Longer texts in the cells of a heat map are cut."""
+
+
+def limits_of(values: Tensor) -> tuple[float, float]:
+    """Where colours begin and end: symmetric about zero if both signs occur."""
+    known = values.double()[values.isfinite()]
+    low, high = (float(x) for x in known.aminmax()) if known.numel() else (0.0, 1.0)
+    most = max(abs(low), abs(high))
+    return (-most, most) if low < 0 else (low, high)
+
+
+def heatmap(
+    measurement: Measurement,
+    ax: Axes | None = None,
+    *,
+    limits: tuple[float, float] | None = None,
+) -> Axes:
+    """A heat map of two axes: the first down, the second across, with a colour bar.
+
+    Viridis, or a diverging map centred on zero if values of both signs occur; what is
+    not a number stays blank.
+
+    Args:
+        measurement: What is drawn.
+        ax: Where to draw.
+        limits: Where colours begin and end, to share them with others; None: its own.
+    """
+    grid = _grid(measurement, n_axes=(2,))
+    ax = ax or new_axes(grid.shape[1] * 0.35 + 2, grid.shape[0] * 0.35 + 1.4)
+    low, top = limits or limits_of(grid)
+    colours = "PuOr_r" if low < 0 else "viridis"
+    image = ax.imshow(grid.numpy(), aspect="auto", cmap=colours, vmin=low, vmax=top)
+    _finish_grid(ax, image, measurement)
+    return ax
+
+
+def attention_rows(measurement: Measurement, ax: Axes | None = None) -> Axes:
+    """Attention rows with the weight written in every cell; keys across.
+
+    Takes one row (`key`) or several (any axis, then `key`). Colours start at 0; a key
+    that a row cannot attend to is not-a-number and stays blank.
+    """
+    grid = _grid(measurement, n_axes=(1, 2))
+    ax = ax or new_axes(grid.shape[1] * 0.62 + 2, grid.shape[0] * 0.5 + 1.5)
+    top = max(float(grid.nan_to_num().max()), 1e-12)
+    image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=0, vmax=top)
+    for row, weights in enumerate(grid.tolist()):
+        for column, weight in enumerate(weights):
+            if math.isnan(weight):
+                continue
+            colour = "white" if weight < 0.55 * top else "black"
+            text = ax.text(column, row, f"{weight:.2f}", color=colour, fontsize=9)
+            text.set(ha="center", va="center")
+    _finish_grid(ax, image, measurement)
+    return ax
+
+
+def text_heatmap(
+    measurement: Measurement,
+    texts: Sequence[Sequence[str]],
+    ax: Axes | None = None,
+) -> Axes:
+    """A heat map of two axes with a text in every cell: the tokens of a logit lens.
+
+    Args:
+        measurement: First axis down, second across; colours start at 0 or below, and
+            a cell that is not a number stays blank.
+        texts: The text of each cell, shortened to `CELL_LETTERS`.
+        ax: Where to draw.
+    """
+    grid = _grid(measurement, n_axes=(2,))
+    if [len(row) for row in texts] != [grid.shape[1]] * grid.shape[0]:
+        raise ValueError(f"texts do not fill the grid {tuple(grid.shape)}")
+    size = grid.shape[1] * 0.78 + 2, grid.shape[0] * 0.24 + 1.6
+    ax = ax or new_axes(*size)
+    known = grid.nan_to_num(0.0)
+    low, top = min(float(known.min()), 0.0), max(float(known.max()), 1e-12)
+    image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=low, vmax=top)
+    for row, values in enumerate(grid.tolist()):
+        for column, value in enumerate(values):
+            colour = "white" if value < low + 0.55 * (top - low) else "black"
+            shown = _shortened(texts[row][column])
+            text = ax.text(column, row, shown, color=colour, fontsize=7)
+            text.set(ha="center", va="center", parse_math=False)
+    _finish_grid(ax, image, measurement)
+    return ax
+
+
+def _shortened(text: str) -> str:
+    shown = drawable(text)
+    return shown if len(shown) <= CELL_LETTERS else shown[: CELL_LETTERS - 1] + "…"
+
+
+def _grid(
+    measurement: Measurement, *, n_axes: tuple[int, ...]
+) -> Float64[Tensor, "row col"]:
+    if len(measurement.axes) not in n_axes or not measurement.values.numel():
+        raise ValueError(f"{measurement!r} is no grid; valid: {n_axes} non-empty axes")
+    values = measurement.values.double()
+    return values if values.ndim == 2 else values[None]
+
+
+def _finish_grid(ax: Axes, image: AxesImage, measurement: Measurement) -> None:
+    down, across = ("", *measurement.axes)[-2:]
+    for axis, name in ((ax.yaxis, down), (ax.xaxis, across)):
+        labels = [drawable(str(label)) for label in measurement.labels.get(name, ())]
+        step = math.ceil(len(labels) / MAX_TICKS) or 1
+        axis.set_ticks(range(0, len(labels), step), labels[::step], fontsize=10)
+        axis.set_label_text(name, fontsize=11)
+    if any(len(str(label)) > 4 for label in measurement.labels[across]):
+        ax.tick_params("x", rotation=45)
+    ax.set_title(title(measurement), fontsize=12)
+    ax.figure.colorbar(image, ax=ax).set_label(quantity(measurement), fontsize=10)
