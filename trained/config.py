@@ -81,13 +81,15 @@ def meanings(config: Any, prefix: str = "") -> dict[str, str]:
 
 def _docstrings(kind: type) -> dict[str, str]:
     """The strings below a class's fields, which Python itself forgets."""
+    said: dict[str, str] = {}
+    for base in filter(dataclasses.is_dataclass, kind.__bases__):
+        said |= _docstrings(base)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     except (OSError, TypeError):
         # A class made in a session has no source.
-        return {}
+        return said
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    said = {}
     for field, below in itertools.pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             text = ast.literal_eval(below.value)

@@ -2,12 +2,12 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass
 
 import pytest
 
 from tests.toy import Config
-from trained.config import as_dict, from_dict, override, require
+from trained.config import as_dict, from_dict, meanings, override, require
 from trained.errors import BadInput, unknown
 
 
@@ -112,6 +112,22 @@ def test_a_stored_configuration_with_a_wrong_type_is_refused(
 def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         Config().width = 5  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Narrow:
+    width: int = 1
+    """Neurons."""
+
+
+@dataclass(frozen=True)
+class Deep(Narrow):
+    depth: int = 1
+    """Layers."""
+
+
+def test_the_meaning_of_an_inherited_key_is_known() -> None:
+    assert meanings(Deep()) == {"width": "Neurons.", "depth": "Layers."}
 
 
 def test_require_raises_only_if_the_condition_fails() -> None:
