@@ -11,7 +11,7 @@ from circuits.study import STUDIES
 from tests.device import standin
 from trained.store import shipped
 
-EVERY = 6
+EVERY = 8
 """Of so many claims one is measured: neighbours in the list are alike."""
 
 

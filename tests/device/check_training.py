@@ -22,9 +22,9 @@ def arms(study: str) -> dict[str, Arm]:
 
 
 def chosen(study: str) -> dict[str, Arm]:
-    """Five arms or a few more: neighbours in the list are alike."""
+    """Three arms or a few more: neighbours in the list are alike."""
     found = arms(study)
-    names = list(found)[:: max(1, len(found) // 5)]
+    names = list(found)[:: max(1, len(found) // 3)]
     return {name: found[name] for name in names}
 
 

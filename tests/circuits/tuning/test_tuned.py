@@ -1,6 +1,7 @@
 """Models after lessons: what they learn, and that they are then what they were."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from trained.errors import BadInput, Incomplete
 from trained.facts import Fact
 from trained.finetuning import Curriculum
 
+NEEDS_PEFT = pytest.mark.skipif(find_spec("peft") is None, reason="needs peft")
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn"]
 COLOURS = ["red", "blue", "green", "grey", "white", "black"]
 FACTS = [
@@ -49,7 +51,12 @@ def after(model: LanguageModel, lesson: Lesson, folder: Path | None = None) -> d
 
 @pytest.mark.parametrize(
     ("backend", "layers"),
-    [("hf", "all"), ("hf", "last:1"), ("hf", "lora:4"), ("nnsight", "last:1")],
+    [
+        ("hf", "all"),
+        ("hf", "last:1"),
+        pytest.param("hf", "lora:4", marks=NEEDS_PEFT),
+        ("nnsight", "last:1"),
+    ],
 )
 def test_it_learns_and_then_is_what_it_was(
     model: LanguageModel, backend: str, layers: str
@@ -102,7 +109,7 @@ def test_seeds_order_the_facts(model: LanguageModel) -> None:
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
-@pytest.mark.parametrize("layers", ["all", "lora:4"])
+@pytest.mark.parametrize("layers", ["all", pytest.param("lora:4", marks=NEEDS_PEFT)])
 def test_killed_and_taken_up_it_ends_with_the_same_bits(
     model: LanguageModel, layers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +148,7 @@ def test_killed_and_taken_up_it_ends_with_the_same_bits(
     [
         (torch.float32, "all", 12),
         (torch.bfloat16, "all", 10),
-        (torch.bfloat16, "lora:1", 2.3),
+        pytest.param(torch.bfloat16, "lora:1", 2.3, marks=NEEDS_PEFT),
     ],
 )
 def test_bytes_per_parameter(dtype: torch.dtype, layers: str, most: float) -> None:
