@@ -60,7 +60,6 @@ PAPER = Config(
         token_std=4.0,
         rounds=(10, 20, 40),
         round_steps=2000,
-        seeds=3,
         null_seeds=1,
     ),
     theory=Theory(
@@ -110,8 +109,8 @@ ZOO = Config(
 """Small enough to ship and to calibrate on, trained so little that length matters."""
 
 PRESETS = {
-    "quick": Preset(QUICK, n_seeds=3, cost="a minute and a quarter"),
-    "paper": Preset(PAPER, n_seeds=5, cost="an hour and a half on one core"),
+    "quick": Preset(QUICK, n_seeds=3, cost="two minutes"),
+    "paper": Preset(PAPER, n_seeds=5, cost="two hours on one core"),
     "zoo": Preset(
         ZOO, n_seeds=3, cost="five minutes; the shipped run, for `calibrate`"
     ),
