@@ -131,6 +131,9 @@ def guarded(work: Callable[[], int], *, debug: bool = False) -> int:
         with _ended_as_interrupted(), patient_stdout():
             return work()
     except KeyboardInterrupt:
+        # One that came inside a library's `exec` lets `python -m` end by SIGINT,
+        # whatever is returned here; running a text takes that back.
+        exec("")
         print("reasonscope: interrupted; repeat the command to go on", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:

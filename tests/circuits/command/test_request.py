@@ -2,7 +2,10 @@
 
 import argparse
 import errno
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -161,3 +164,19 @@ def test_unfinished_work_says_what_failed_and_nothing_else(
     assert capsys.readouterr().err == (
         "reasonscope: not trained: net: its process ended by SIGKILL\n"
     )
+
+
+DEEP = """
+import sys
+from circuits.command.request import guarded
+sys.exit(guarded(lambda: exec("raise KeyboardInterrupt")))
+"""
+
+
+def test_an_interrupt_inside_a_librarys_exec_has_our_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text(DEEP)
+    root = str(Path(__file__).parents[3])
+    command = [sys.executable, "-m", "deep"]
+    env = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True)
+    assert (done.returncode, b"interrupted" in done.stderr) == (130, True)
