@@ -48,6 +48,7 @@ class Rows(Generic[Row]):
         """A hash of what the rows say, whatever the format they came in."""
         found = hashlib.sha256()
         for row in self.rows:
+            # Every row is a dataclass, which no type variable can say.
             found.update(json.dumps(asdict(row)).encode() + b"\n")  # type: ignore[call-overload]
         return found.hexdigest()
 
