@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from circuits.claims import Claim, Null
+    from circuits.conditions import Mean
     from circuits.confirm import Confirmation
     from circuits.datasets.dataset import read_dataset
     from circuits.generation.generate import generate
@@ -35,16 +37,32 @@ if TYPE_CHECKING:
     from circuits.models.open import open
     from circuits.scan.scan import scan
     from circuits.sites import Site
+    from circuits.study import Study
+    from trained.arm import Arm, Optimiser, Stage
+    from trained.config import Preset
+    from trained.decoder import Decoder, DecoderConfig
     from trained.errors import BadInput
     from trained.fit import fit
+    from trained.seeding import generator
     from trained.task import Batch
 
 __all__ = [
+    "Arm",
     "BadInput",
     "Batch",
+    "Claim",
+    "Decoder",
+    "DecoderConfig",
+    "Lab",
+    "Mean",
+    "Null",
+    "Optimiser",
     "Part",
+    "Preset",
     "Signal",
     "Site",
+    "Stage",
+    "Study",
     "ablate",
     "alignment",
     "attention",
@@ -53,6 +71,7 @@ __all__ = [
     "doctor",
     "fit",
     "generate",
+    "generator",
     "inspect",
     "intervene",
     "knock_out",
@@ -72,6 +91,8 @@ __all__ = [
 __version__ = version("reasonscope")
 
 _HOMES = {
+    "circuits.claims": ("Claim", "Null"),
+    "circuits.conditions": ("Mean",),
     "circuits.datasets.dataset": ("read_dataset",),
     "circuits.generation.generate": ("generate",),
     "circuits.hooks": ("Signal", "intervene", "measure", "record"),
@@ -83,11 +104,17 @@ _HOMES = {
     "circuits.inspection.lens": ("lens", "log_prob"),
     "circuits.inspection.patching": ("attribute", "patch", "path_patch"),
     "circuits.interventions.part": ("Part",),
+    "circuits.lab": ("Lab",),
     "circuits.models.open": ("open",),
     "circuits.scan.scan": ("scan",),
     "circuits.sites": ("Site",),
+    "circuits.study": ("Study",),
+    "trained.arm": ("Arm", "Optimiser", "Stage"),
+    "trained.config": ("Preset",),
+    "trained.decoder": ("Decoder", "DecoderConfig"),
     "trained.errors": ("BadInput",),
     "trained.fit": ("fit",),
+    "trained.seeding": ("generator",),
     "trained.task": ("Batch",),
 }
 
@@ -146,7 +173,8 @@ def confirm(  # noqa: PLR0913 (one call is the whole command)
         **settings: changes of the preset, such as `n_subjects=9`; a field of a group
             as `**{"gpt.steps": 200}`.
     """
-    from circuits.confirm import confirm_language, confirm_run, keeper_in
+    from circuits.confirm import confirm_language, confirm_run
+    from circuits.language import keeper_in
     from circuits.study import Request, find, judging_seeds
     from circuits.training import prepare, train_run
     from trained.config import override
@@ -172,7 +200,7 @@ def confirm(  # noqa: PLR0913 (one call is the whole command)
         sizes,
         numbers or judging_seeds(plan.n_seeds),
         data=rows,
-        keeper=keeper_in(Path(out), chosen, model, sizes, rows),
+        keeper=keeper_in(Path(out), study, model, sizes, rows),
     )
     return confirm_language(chosen, lab, preset=preset, only=only)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from trained.errors import NothingChanged
@@ -233,7 +234,7 @@ class Verdict:
         """Whether it is confirmed."""
         return self.word == "confirmed"
 
-    @property
+    @cached_property
     def _judged(self) -> tuple[Word, str]:
         if self.missing:
             return "not tested", self.missing

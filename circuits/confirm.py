@@ -1,8 +1,5 @@
 """Judge a study's claims, on a trained run or on a pretrained language model."""
 
-import hashlib
-import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +9,17 @@ from typing import Any
 
 from trained.config import Preset, as_dict, changes
 from trained.errors import BadInput, unknown
-from trained.fingerprint import parameter_hash
-from trained.store import Run, is_shipped, write_json
+from trained.store import Run, is_shipped, open_run, write_json
 from trained.workers import Executor
 
+from . import progress
 from .claims import Claim, Verdict, digest, judge
-from .datasets.schema import Rows
 from .judging import judge_all
 from .lab import Lab, LanguageLab
-from .models.language_model import LanguageModel, behind
+from .language import ASKED, VERDICTS, is_language, open_language
 from .results import stored
-from .study import Study, find, loaded
+from .study import Study, find
 from .training import code_hash, environment
-from .tuning.keeper import LANGUAGE, Keeper, Tell, silent
 
 SCHEMA = 2
 """Of the objects that `as_dict` gives."""
@@ -185,7 +180,7 @@ def confirm_run(
     lab = open_lab(run, partial=partial)
     done = confirm_lab(lab, only, started=started, executor=executor)
     if only == "*" and not partial and not is_shipped(run):
-        write_json(run.path / "verdicts.json", done.as_dict())
+        write_json(run.path / VERDICTS, done.as_dict())
     return done
 
 
@@ -229,15 +224,21 @@ def confirm_language(
     preset: str = "quick",
     only: str = "*",
 ) -> Confirmation:
-    """Judge a study's claims about language models on one of them."""
-    started = time.perf_counter()
+    """Judge a study's claims about language models on one of them.
+
+    What `lab` keeps can be opened again by `open_language`, also if this is killed.
+    """
+    started, folder = time.perf_counter(), lab.keeper.path
     claims = chosen(study.language_claims(lab.settings), only)
-    verdicts = tuple(judge(claim, lab) for claim in claims)
+    if folder is not None:
+        write_json(folder / ASKED, {"preset": preset, "seeds": list(lab.seeds)})
+    each = progress.each(f"{study.slug}: judging", claims, lambda claim: claim.id)
+    verdicts = tuple(judge(claim, lab) for claim in each)
     subject, data = f"{study.slug} --model {lab.model.name}", lab.data
     if data is not None and data.path is not None:
         columns = (f" --columns {column}" for column in data.columns)
         subject += f" --data {data.path}{''.join(columns)}"
-    return Confirmation(
+    done = Confirmation(
         study=study.slug,
         verdicts=verdicts,
         preset=preset,
@@ -247,6 +248,7 @@ def confirm_language(
         device=str(lab.model.device),
         seconds=time.perf_counter() - started,
         model=lab.model.name,
+        run=None if folder is None else Run(folder),
         environment=environment(),
         command=_command(
             subject,
@@ -257,56 +259,15 @@ def confirm_language(
         ),
         made_by=_maker(study, digest(study.language_claims(lab.settings)), None),
     )
+    if folder is not None and only == "*":
+        write_json(folder / VERDICTS, done.as_dict())
+    return done
 
 
-def keeper_in(
-    out: Path,
-    study: Study,
-    model: LanguageModel,
-    settings: Any,
-    data: Rows[Any] | None = None,
-    tell: Tell = silent,
-) -> Keeper:
-    """What stores the fine-tuning and long measurements of a study, and finds them.
-
-    Its folder is named by all that they depend on: the model's weights, the rows, the
-    settings and the code.
-
-    Args:
-        out: where runs are stored.
-        study: what is measured.
-        model: on what.
-        settings: sizes of the experiment.
-        data: the rows, if they are not the study's own.
-        tell: is told how far it is.
-    """
-    part = study.needs_language()
-    rows = data or (part.schema.own() if part.data else None)
-    _, hf = behind(model.module)
-    parameters = dict(hf.named_parameters())
-    manifest = {
-        "kind": LANGUAGE,
-        "study": study.slug,
-        "model": model.name,
-        "weights": parameter_hash(parameters),
-        "dtype": str(next(iter(parameters.values())).dtype).removeprefix("torch."),
-        "device": model.device.type,
-        "data": None if rows is None else {"name": rows.name, "sha256": rows.sha256},
-        "config": as_dict(settings),
-    }
-    hashed = hashlib.blake2b(json.dumps(manifest).encode(), digest_size=4)
-    for file in language_sources(study):
-        hashed.update(file.read_bytes())
-    path = out / f"{study.slug}-llm-{hashed.hexdigest()}"
-    run = Run.create(path, {**manifest, "environment": environment()})
-    return Keeper(run.path, tell)
-
-
-def language_sources(study: Study) -> list[Path]:
-    """The files that what is measured on a language model depends on."""
-    own = sys.modules[loaded(study.needs_language().lab).__module__].__file__ or ""
-    tuning = Path(__file__).parent / "tuning"
-    return [*sorted(tuning.glob("*.py")), *sorted(Path(own).parent.glob("*.py"))]
+def opened(target: str) -> Lab | LanguageLab:
+    """What a path or the name of a shipped run stands for, opened to be drawn."""
+    path = Path(target)
+    return open_language(path) if is_language(path) else open_lab(open_run(target))
 
 
 def _command(

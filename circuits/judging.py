@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trained.errors import Incomplete, in_a_line
-from trained.groups import threads
 from trained.store import Run
+from trained.threads import threads
 from trained.workers import Executor, Result
 
+from . import progress
 from .claims import Claim, Verdict, judge
 from .conditions import Outcome
 from .lab import Lab
@@ -30,10 +31,12 @@ def judge_all(
         claims: of its study, at its configuration.
         executor: what does it side by side; None: one after the other, here.
     """
+    title = f"{lab.study.slug}: judging"
     if executor is None:
         # Small matrices gain nothing from a second thread.
         with threads(1):
-            return tuple(judge(claim, lab) for claim in claims)
+            each = progress.each(title, claims, lambda claim: claim.id)
+            return tuple(judge(claim, lab) for claim in each)
     groups: dict[str, list[str]] = {}
     for claim in claims:
         groups.setdefault(claim.headline, []).append(claim.id)
@@ -45,9 +48,12 @@ def judge_all(
             failed.append(f"{', '.join(task.claims)}: {in_a_line(result.error)}")
         for name, bare in (result.value or {}).items():
             known[name] = _dressed(by_id[name], bare)
+        judged(len(known))
         return ()
 
-    executor(_judge_some, [_Task(path, tuple(ids)) for ids in groups.values()], done)
+    with progress.step(title, len(claims)) as judged:
+        tasks = [_Task(path, tuple(ids)) for ids in groups.values()]
+        executor(_judge_some, tasks, done)
     if failed:
         raise Incomplete(f"not judged: {'; '.join(failed)}; repeat to try again")
     return tuple(known[claim.id] for claim in claims)

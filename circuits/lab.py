@@ -32,7 +32,7 @@ from .tuning.keeper import Keeper
 
 if TYPE_CHECKING:
     from .confirm import Confirmation
-    from .study import Study
+    from .study import Figures, Study
 
 Found = TypeVar("Found")
 AnyLab = TypeVar("AnyLab", bound="Remembering")
@@ -98,6 +98,11 @@ class Lab(Remembering):
         self.config = study.config_of(run.manifest["config"])
         self.arms: dict[str, Arm] = {arm.name: arm for arm in study.arms(self.config)}
         self.trained, self.twin = True, ""
+
+    @property
+    def figures(self) -> "Figures":
+        """Figure kinds and what draws each from this lab (imports matplotlib)."""
+        return self.study.figures
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -227,7 +232,12 @@ class LanguageLab(Remembering):
         seeds: each draws prompts of its own.
         data: the rows that it is about.
         keeper: stores what took long, so that it is measured once.
+        study: what it belongs to; of one that `open_language` opened.
+        preset: the one that was asked for; likewise.
     """
+
+    study: "Study"
+    preset: str = ""
 
     SCHEMA: ClassVar[Schema[Any] | None] = None
     TWIN_SEED = 0
@@ -255,7 +265,10 @@ class LanguageLab(Remembering):
         def make() -> "AnyLanguageLab":
             name = f"{self.model.name}, random weights {self.TWIN_SEED}"
             model = replace(self.model, name=name)
-            return self.other(model=model, seeds=self.seeds[:1], _random=True)
+            # Nothing of it is kept: its numbers would pass for those of the model.
+            return self.other(
+                model=model, seeds=self.seeds[:1], keeper=Keeper(), _random=True
+            )
 
         return self.derived("twin", make)
 
@@ -267,6 +280,17 @@ class LanguageLab(Remembering):
             return
         with reinitialised(self.model, self.TWIN_SEED):
             yield
+
+    @property
+    def figures(self) -> "Figures":
+        """Figure kinds and what draws each from this lab (imports matplotlib)."""
+        return self.study.needs_language().figures
+
+    @property
+    def origin(self) -> str:
+        """What a caption says of it: model, preset and seeds."""
+        preset = f"preset {self.preset}; " if self.preset else ""
+        return f"{self.model.name}; {preset}seeds {', '.join(map(str, self.seeds))}"
 
     def own_rows(self) -> Sequence[Any]:
         """The rows that it is about; a lab that draws them for its model says which."""

@@ -14,6 +14,14 @@ def file_of(study: str, *, language: bool = False, folder: Path = RESULTS) -> Pa
     return folder / f"{study}{'-llm' if language else ''}.json"
 
 
+def arm_seconds(study: str, preset: str, folder: Path = RESULTS) -> dict[str, float]:
+    """Arm -> what it took in the stored run of a preset; empty where there is none."""
+    for file in (folder / f"{study}-{preset}.json", file_of(study, folder=folder)):
+        if file.is_file() and (found := read_json(file))["preset"] == preset:
+            return {arm: of["seconds"] for arm, of in found["arms"].items() if of}
+    return {}
+
+
 def stored(
     study: str, *, language: bool = False, folder: Path = RESULTS
 ) -> dict[str, dict[str, Any]]:

@@ -5,21 +5,23 @@ found as `package.module:STUDY`. Free of torch, so that listing is quick: parts 
 need it are given as `module:name` and imported when first asked for.
 """
 
+import ast
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from trained.cluster import Cluster
 from trained.config import Preset, from_dict, override
+from trained.device import check_device
 from trained.errors import BadInput, unknown
 
 from .claims import Claim
 from .datasets.schema import Schema
-
-DEVICES = ("auto", "cpu", "cuda", "mps")
 
 STUDIES = ("recall", "analogy", "bridge", "symbols", "lego")
 """The one line that a new study of ours is added to."""
@@ -29,6 +31,9 @@ FIRST_SEED = 301
 
 Part = Any
 """A value, or `module:name` of one that is imported when first asked for."""
+
+Figures = Mapping[str, Callable[..., Any]]
+"""Figure kind -> what draws it from a lab; its docstring is the caption."""
 
 Claims = Callable[[Any], Iterable[Claim]]
 """Configuration or settings -> the claims, free of torch."""
@@ -46,6 +51,13 @@ class LanguagePart:
     """(model, settings, seeds, data=, keeper=) -> a LanguageLab."""
     data: Part = None
     """The `Schema` of its data."""
+    figures_part: Mapping[str, Part] = field(default_factory=dict)
+    """Figure kind -> what draws it from a LanguageLab, of stored numbers alone."""
+
+    @property
+    def figures(self) -> Figures:
+        """Figure kinds and what draws each (imports matplotlib)."""
+        return {kind: loaded(part) for kind, part in self.figures_part.items()}
 
     @property
     def schema(self) -> Schema[Any]:
@@ -88,8 +100,12 @@ class Study:
     """config -> the arms."""
     lab_part: Part
     """(study, run) -> the Lab that claims measure through."""
-    figures_part: Part = None
+    figures_part: Mapping[str, Part] = field(default_factory=dict)
     """Figure kind -> what draws it from a lab."""
+    mechanism: str = ""
+    """What the paper says happens, in three sentences."""
+    sizes: tuple[str, ...] = ()
+    """Keys of the configuration that captions name; none: its first numbers."""
     language: LanguagePart | None = None
     substitutes_part: Part = ()
     """Labs whose mechanism is known: planted ones and impostors, for `calibrate`."""
@@ -143,9 +159,9 @@ class Study:
         return loaded(self.needs_language().lab)(model, settings, seeds, **more)
 
     @property
-    def figures(self) -> Mapping[str, Callable[..., Any]]:
+    def figures(self) -> Figures:
         """Figure kinds and what draws each from a lab (imports matplotlib)."""
-        return dict(loaded(self.figures_part) or {})
+        return {kind: loaded(part) for kind, part in self.figures_part.items()}
 
     @property
     def substitutes(self) -> tuple["Substitute", ...]:
@@ -182,6 +198,8 @@ class Request:
     """Processes that train and judge; None for one per core on a CPU."""
     cluster: Cluster | None = None
     """What does it instead of processes."""
+    fast: tuple[str, ...] = ()
+    """Ways to train faster that may cost digits (see `trained.fast`)."""
 
     def __post_init__(self) -> None:
         override(find(self.study).preset(self.preset).config, self.assignments)
@@ -213,6 +231,19 @@ def loaded(part: Part) -> Any:
     return getattr(import_module(module), name)
 
 
+def first_line(part: Part) -> str:
+    """What a function says of itself first; `module:name` is read, not imported."""
+    if not isinstance(part, str):
+        said = inspect.getdoc(part)
+    else:
+        module, _, name = part.partition(":")
+        spec = find_spec(module)
+        tree = ast.parse(Path(spec.origin).read_bytes() if spec and spec.origin else "")
+        found = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+        said = next((ast.get_docstring(f) for f in found if f.name == name), None)
+    return (said or "").partition("\n")[0]
+
+
 def _foreign(reference: str) -> Study:
     # As for any tool that is given a module: those beside the caller count too.
     if str(Path.cwd()) not in sys.path:
@@ -240,11 +271,3 @@ def _checked(study: Study, claims: Iterable[Claim]) -> tuple[Claim, ...]:
     if odd:
         raise ValueError(f"{study.slug} has foreign claims, or one twice: {odd}")
     return found
-
-
-def check_device(name: str) -> None:
-    """Refuse a name that is no device anywhere; whether it is here, torch knows."""
-    kind, _, index = name.partition(":")
-    fits = kind in DEVICES and (not index or (kind == "cuda" and index.isdecimal()))
-    if not fits:
-        raise unknown("device", name, "auto, cpu, cuda, cuda:N, mps")

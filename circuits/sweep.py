@@ -13,8 +13,8 @@ import torch
 
 from probes.measurement import Measurement
 from trained.errors import BadInput, Incomplete
-from trained.trainer import Observer
 
+from . import progress
 from .claims import Verdict
 from .confirm import Confirmation, confirm_run
 from .study import Request
@@ -78,7 +78,6 @@ def sweep(
     grid: Mapping[str, tuple[str, ...]],
     *,
     only: str = "*",
-    observer: Observer | None = None,
 ) -> Iterator[Cell]:
     """Train and judge every place of the grid, one after the other.
 
@@ -89,14 +88,15 @@ def sweep(
     requests = [_request_at(request, grid, setting) for setting in settings]
     if all(isinstance(found, str) for found in requests):
         raise BadInput(str(requests[0]))
-    for setting, found in zip(settings, requests, strict=True):
+    cells = list(zip(settings, requests, strict=True))
+    for setting, found in progress.each("sweep: cell", cells):
         if isinstance(found, str):
             yield Cell(setting, None, found)
             continue
         run = prepare(found)
         executor = executor_for(found, run)
         try:
-            train_run(run, observer=observer, executor=executor)
+            train_run(run, executor=executor)
         except Incomplete as error:
             # The other places do not depend on it.
             yield Cell(setting, None, failed=str(error))

@@ -13,17 +13,21 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+from safetensors import SafetensorError, safe_open
+
 from trained.arm import Arm
 from trained.config import as_dict, override
 from trained.device import device_named
-from trained.errors import Lost, unknown
-from trained.files import sweep
+from trained.errors import BadInput, Lost, in_a_line, unknown
+from trained.fast import check_fast
+from trained.files import read_json, sweep
+from trained.groups import group_folder
 from trained.lock import owned
 from trained.store import Run
 from trained.trainer import Engine, Observer
@@ -38,7 +42,9 @@ from trained.training import (
 )
 from trained.workers import Executor, Processes, Result
 
+from . import progress
 from .claims import digest
+from .results import arm_seconds
 from .study import Request, Study, find, judging_seeds
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -53,14 +59,18 @@ def prepare(request: Request) -> Run:
     study = find(request.study)
     preset = study.preset(request.preset)
     config = override(preset.config, request.assignments)
+    device = device_named(request.device)
+    check_fast(request.fast, device)
     manifest = {
         "study": request.study,
         "preset": request.preset,
         "config": as_dict(config),
         "seeds": list(request.seeds or judging_seeds(preset.n_seeds)),
-        "device": device_named(request.device),
+        "device": device,
         "claims_sha256": digest(study.claims_at(config)),
     }
+    if request.fast:
+        manifest["fast"] = list(request.fast)
     name = hashlib.blake2b(
         (json.dumps(manifest) + source_hash(study)).encode(), digest_size=4
     ).hexdigest()
@@ -82,7 +92,7 @@ def train_run(
 
     Args:
         run: where they are stored.
-        observer: what is told of the course of training.
+        observer: what is told of the course of training; None: what fails is said.
         executor: what trains arms and seeds side by side, such as `Processes(2)` or a
             `Cluster`; None: one after the other, here.
         only: which arms, as a pattern of names.
@@ -91,11 +101,79 @@ def train_run(
     for arm in _arms(run, only):
         if run.is_done(arm.name):
             require_whole(run, arm)
-    if executor is not None and arms:
-        train_with(executor, run, arms, observer=observer or Observer())
-    else:
-        engine = Engine(device=run.manifest["device"])
-        train(run, arms, engine=engine, observer=observer)
+    slug, engine = find(run.study).slug, _engine(run)
+    observer, left = observer or _Complaints(slug), _Left(run, arms)
+    with progress.step(f"{slug}: training", left.total, left.trained):
+        if executor is not None and arms:
+            train_with(executor, run, arms, observer=observer)
+        else:
+            train(run, arms, engine=engine, observer=observer)
+
+
+def _engine(run: Run) -> Engine:
+    """How a run says that it is trained."""
+    fast = tuple(run.manifest.get("fast", ()))
+    return Engine(device=run.manifest["device"], fast=fast)
+
+
+class _Complaints(Observer):
+    """Says at once what the end will say again."""
+
+    def __init__(self, study: str) -> None:
+        self._study = study
+
+    def on_failure(self, arm: Arm, error: Exception) -> None:
+        progress.say(f"{self._study}: {arm.name} failed: {in_a_line(error)}")
+
+
+class _Left:
+    """How much of some arms is trained, wherever that is done: their files tell.
+
+    Arms count by the seconds that they took in a stored run of the same preset, the
+    others by the mean of these.
+    """
+
+    def __init__(self, run: Run, arms: Sequence[Arm]) -> None:
+        took = arm_seconds(find(run.study).slug, run.manifest["preset"])
+        known = [took[arm.name] for arm in arms if arm.name in took]
+        mean = sum(known) / len(known) if known else 1.0
+        self._run, self._weights = run, [(a, took.get(a.name, mean)) for a in arms]
+        self.total = sum(weight for _, weight in self._weights)
+
+    def trained(self) -> tuple[float, str]:
+        """The weight that is trained, and how many arms."""
+        shares = [_share(self._run, arm) for arm, _ in self._weights]
+        done = sum(s * w for s, (_, w) in zip(shares, self._weights, strict=True))
+        return done, f"{shares.count(1.0)} of {len(shares)} arms"
+
+
+def _share(run: Run, arm: Arm) -> float:
+    """How much of an arm is trained, by what is stored of it."""
+    if run.is_done(arm.name):
+        return 1.0
+    folder = run.folder(arm.name)
+    try:
+        groups = len(read_json(folder / "plan.json")["groups"])
+    except (BadInput, KeyError):
+        return 0.0
+    taken = sum(_taken(group_folder(folder, index), arm) for index in range(groups))
+    # What is whole has still to be put together.
+    return min(0.99, taken / (groups * arm.steps))
+
+
+def _taken(folder: Path, arm: Arm) -> int:
+    """The steps that a group of seeds has behind it."""
+    found = [0]
+    for file in folder.glob("state-*.safetensors"):
+        try:
+            with safe_open(file, framework="pt") as stored:
+                place: Mapping[str, str] = stored.metadata()
+            whole = arm.stages[: int(place["stage"])]
+            found.append(sum(s.steps for s in whole) + int(place["step"]))
+        except (OSError, SafetensorError, KeyError, ValueError):
+            # Half a file, or one that is just replaced: there is another.
+            continue
+    return max(found)
 
 
 def arms_left(run: Run, only: str = "*") -> list[Arm]:
@@ -184,7 +262,7 @@ def _train_part(task: _Task) -> float | int | None:
     """
     run = Run.open(task.path)
     (arm,) = (arm for arm in _arms(run) if arm.name == task.arm)
-    engine = Engine(run.manifest["device"])
+    engine = _engine(run)
     if task.group is not None:
         return train_group(run, arm, task.group, engine=engine)
     if task.spent is None and (count := begin_arm(run, arm, engine=engine)) > 1:

@@ -57,7 +57,7 @@ def decoder_arm(width: int, batch: int) -> Arm:
 
 def partial_arm() -> Arm:
     """Partial fine-tuning of the recall study, cut to the benchmark's steps."""
-    arm = next(arm for arm in arms(QUICK) if arm.name == "partial-affine")
+    arm = next(arm for arm in arms(QUICK) if arm.name == "partial")
     stage = arm.stages[0]
     short = Stage(
         stage.name,

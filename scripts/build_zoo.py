@@ -12,7 +12,7 @@ from pathlib import Path
 from circuits.command.request import CONFIRMED, guarded
 from circuits.study import STUDIES, Request
 from circuits.training import prepare, train_run
-from trained.store import SHIPPED
+from trained.zoo import SHIPPED
 
 
 def main() -> int:

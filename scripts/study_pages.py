@@ -9,11 +9,10 @@ something that neither says.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from circuits.report.mechanisms import MECHANISMS
 from circuits.report.terminal import measured
 from circuits.report.verdicts import Judged, Leaf, judged
 from circuits.results import RESULTS
-from circuits.study import STUDIES, Study, find
+from circuits.study import STUDIES, Study, find, first_line
 from trained.config import meanings
 from trained.store import read_json
 
@@ -39,7 +38,7 @@ def page(study: Study) -> str:
 
 def _head(study: Study) -> Iterator[str]:
     yield f"# {study.slug}: {study.title}\n"
-    yield f"{MECHANISMS.get(study.slug, '')}\n"
+    yield f"{study.mechanism}\n"
     yield "| preset | seeds | cost |\n|---|---|---|"
     for name, preset in study.presets.items():
         yield f"| `{name}` | {preset.n_seeds} | {preset.cost} |"
@@ -93,5 +92,5 @@ def _settings(study: Study) -> Iterator[str]:
     for key, meaning in meanings(config).items():
         yield f"- `{key}`{': ' + _cell(meaning) if meaning else ''}"
     yield "\n## Figures\n"
-    for kind, draw in study.figures.items():
-        yield f"- `{kind}`: {(draw.__doc__ or '').splitlines()[0]}"
+    for kind, part in study.figures_part.items():
+        yield f"- `{kind}`: {first_line(part)}"

@@ -3,12 +3,41 @@
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from circuits import progress
 from tests import ground_truth, toy
 from trained.store import Run
+
+STUDIES = "tests/circuits/studies/"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long is begun first, so that no worker is left alone with it."""
+    slow = {item.path for item in items if any(item.iter_markers("slow"))}
+
+    def is_short(item: pytest.Item) -> bool:
+        long = item.nodeid.startswith(STUDIES) or item.path.suffix == ".ipynb"
+        return not long and item.path not in slow
+
+    items.sort(key=is_short)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file is one worker's; so are all files of a study, which share trained runs."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByRun(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(STUDIES):
+                return nodeid.removeprefix(STUDIES).split("/")[0]
+            return super()._split_scope(nodeid)
+
+    return ByRun(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -25,6 +54,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_word_of_progress() -> None:
+    """Tests read what is said, and on a busy machine everything takes long."""
+    progress._LINE._refresh = 0
 
 
 @pytest.fixture

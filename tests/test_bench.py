@@ -12,6 +12,7 @@ from scripts import (
     bench_extraction,
     bench_generation,
     bench_scan,
+    bench_seeds,
     bench_timing,
 )
 from scripts.bench_model import Size
@@ -46,6 +47,16 @@ def test_a_benchmark_gives_its_keys_on_a_tiny_model(
     lines = list(bench.part(part, size=TINY, rounds=1))
     assert {line.key for line in lines if line.key} == KEYS[part]
     assert all(line.value >= 0 for line in lines)
+
+
+def test_seeds_are_timed_stacked_and_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench_seeds, "STEPS", 2)
+    monkeypatch.setattr(bench_seeds, "SEEDS", 2)
+    keys = {line.key for line in bench_seeds.lines(rounds=1) if line.key}
+    aimed = {key for key, _ in bench_seeds.AIMS.values()}
+    assert keys == {*aimed, "seeds.worst_over_loop"}
 
 
 def test_a_scan_is_timed_beside_plain_passes() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from circuits.claims import Claim, Null
 from circuits.command.cli import main as command
@@ -82,8 +83,25 @@ STUDY = replace(
         data=Schema(Named, None, lambda rows: [{"prompt": r.name} for r in rows]),
     ),
 )
+
+
+def lengths(lab: ToyLanguageLab) -> Figure:
+    """How long the names are.
+
+    The paper has none.
+    """
+    figure = Figure()
+    figure.add_subplot().plot(lab.stored(), label="length")
+    return figure
+
+
 OTHER = replace(
-    STUDY, language=replace(STUDY.language, claims=lambda _settings: [CLAIM, STORED])
+    STUDY,
+    language=replace(
+        STUDY.language,
+        claims=lambda _settings: [CLAIM, STORED],
+        figures_part={"llm-lengths": lengths},
+    ),
 )
 ROWS = "tests.test_pretrained_script:OTHER"
 REFERENCE = "tests.test_pretrained_script:STUDY"
@@ -138,6 +156,82 @@ def test_rows_of_ones_own_are_judged_stored_and_verified(
     data.write_text('{"who": "Cleo"}\n')
     command(asked)
     assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> list[str]:
+    """The options that give three names."""
+    data = tmp_path / "names.jsonl"
+    data.write_text(
+        "".join(json.dumps({"name": n}) + "\n" for n in ("Alan", "Eva", "Boris"))
+    )
+    return ["--model", "tiny", "--data", str(data)]
+
+
+def test_what_was_measured_is_drawn_without_the_model(
+    names: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = tmp_path / "page.html"
+    extra = ["--figures", "--report", str(page)]
+    assert command(["confirm", ROWS, *names, *extra]) == 0
+    said = capsys.readouterr().out.splitlines()
+    (run,) = (tmp_path / "runs").iterdir()
+    stored = f"runs/{run.name}"
+    assert f"claim ID {stored}" in " ".join(said)
+    assert said[-2:] == [f"{stored}/figures/llm-lengths.png", str(page)]
+    first = page.read_text()
+    monkeypatch.setattr(opening, "open", lambda *_args, **_options: pytest.fail("open"))
+    (tmp_path / "names.jsonl").unlink()
+    assert command(["figure", "llm-lengths", stored, "-o", "x.svg"]) == 0
+    assert "toy: model; preset quick; seeds 301, 302, 303" in Path("x.svg").read_text()
+    words = " ".join(Path("x.txt").read_text().split())
+    assert words.startswith("How long the names are. The paper has none. (toy llm-")
+    assert command(["figure", "all", stored, "-o", "drawn", "--style", "dark"]) == 0
+    assert Path("drawn/llm-lengths.png").is_file()
+    assert command(["report", stored, "-o", str(page)]) == 0
+    for part in ("llm-lengths", "The model has prompts.", "0,length,0,4", stored):
+        assert part in page.read_text(), part
+        assert part in first, part
+    assert command(["claim", "toy.llm.stored", stored]) == 0
+    assert "by replicate: 4, 3, 5" in capsys.readouterr().out
+    command(["list", ROWS])
+    assert "llm-lengths: How long the names are.\n" in capsys.readouterr().out
+
+
+def test_what_was_not_measured_is_not_drawn(
+    names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*arguments: str) -> str:
+        assert command(arguments) == 2
+        written = capsys.readouterr()
+        assert written.err.count("\n") == 1
+        return written.err
+
+    only = ["--only", "toy.llm.size"]
+    assert command(["confirm", ROWS, *names, *only]) == 0
+    capsys.readouterr()
+    (run,) = (tmp_path / "runs").iterdir()
+    stored = str(run)
+    words = refused("figure", "llm-lengths", stored, "-o", "x.png")
+    assert "'lengths' was not measured there" in words
+    words = refused("figure", "loss", stored, "-o", "x.png")
+    assert "unknown figure of toy 'loss'; choose from: llm-lengths, all" in words
+    assert "not judged as a whole" in refused("report", stored, "-o", "x.html")
+    assert "not judged as a whole" in refused("claim", "toy.llm.size", stored)
+    assert "leave --only" in refused(
+        "confirm", ROWS, *names, *only, "--report", "x.html"
+    )
+    (run / "asked.json").write_text('{"preset": "quick", "seeds": ["x"]}')
+    assert "seeds" in refused("figure", "all", stored, "-o", "drawn")
+    (run / "asked.json").unlink()
+    assert "nothing was judged" in refused("figure", "all", stored, "-o", "drawn")
+    assert command(["confirm", REFERENCE, *names]) == 0
+    (plain,) = set((tmp_path / "runs").iterdir()) - {run}
+    words = refused("figure", "all", str(plain), "-o", "drawn")
+    assert "toy draws nothing of a language model" in words
 
 
 @pytest.mark.parametrize(
@@ -199,10 +293,6 @@ def test_a_claim_that_fails_gives_exit_code_one() -> None:
         (["tiny", REFERENCE, "--preset", "huge"], "unknown preset 'huge'"),
         (["tiny", REFERENCE, "--set", "colour=red"], "unknown config key 'colour'"),
         (["tiny", REFERENCE, "--device", "tpu"], "unknown device 'tpu'"),
-        (
-            ["tiny", REFERENCE, "--figures"],
-            "--figures and --report go with trained runs",
-        ),
         (["tiny", REFERENCE, "--dtype", "int8"], "unknown dtype 'int8'"),
         (["tiny", REFERENCE, "--columns", "a=b"], "--columns goes with --data"),
         (["tiny", REFERENCE, "--data", "none.jsonl"], "there is no such file"),

@@ -1,4 +1,4 @@
-"""What the README shows runs as it is written."""
+"""What the README and the pages behind it show runs as it is written."""
 
 import re
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from circuits.studies.bridge.llm.rows import SCHEMA
 from tests.word_models import word_model
 
 README = Path(__file__).parent.parent / "README.md"
+DOCS = README.parent / "docs"
 TEXTS = [
     f"{text} {row.e1} {row.e2} {row.e3}"
     for row in SCHEMA.own().rows
@@ -23,9 +24,9 @@ TEXTS = [
 """The words that the study of bridges asks a language model for."""
 
 
-def example(mention: str) -> str:
-    """The one example of the README that mentions something."""
-    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+def example(mention: str, page: Path = README) -> str:
+    """The one example of a page that mentions something."""
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     (found,) = [text for text in examples if mention in text]
     return found
 
@@ -109,13 +110,15 @@ def test_a_study_of_one_s_own_is_judged(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mine.py").write_text(example("STUDY = Study("))
+    (tmp_path / "mine.py").write_text(example("STUDY = rs.Study(", DOCS / "extend.md"))
     assert main(["confirm", "mine:STUDY", "--jobs", "1"]) == 0
     assert capsys.readouterr().out.count("confirmed") >= 2
 
 
 def test_the_places_that_it_names_are_there() -> None:
-    named = re.findall(r"`([\w./]+(?:/|\.py|\.txt))`", README.read_text())
+    pages = (README, DOCS / "layout.md", DOCS / "command.md")
+    text = "".join(page.read_text() for page in pages)
+    named = re.findall(r"`([\w./]+(?:/|\.py|\.txt))`", text)
     ours = {
         name
         for name in named
@@ -125,16 +128,25 @@ def test_the_places_that_it_names_are_there() -> None:
     assert missing <= {"__init__.py", "llm/"}
 
 
-def test_it_shows_every_verb_and_no_other(
+def test_it_is_short_and_its_links_lead_somewhere() -> None:
+    text = README.read_text()
+    assert len(text.splitlines()) <= 160
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 8
+    assert [link for link in links if not (README.parent / link).is_file()] == []
+
+
+def test_a_page_shows_every_verb_and_no_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     verbs = re.findall(r"^    (\w+)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
-    shown = re.findall(r"^reasonscope (\w+)", README.read_text(), re.MULTILINE)
+    text = (DOCS / "command.md").read_text()
+    shown = re.findall(r"^reasonscope (\w+)", text, re.MULTILINE)
     assert set(shown) == set(verbs)
 
 
 def test_every_public_name_is_mentioned() -> None:
-    text = README.read_text()
+    text = (DOCS / "notebook.md").read_text()
     assert [name for name in rs.__all__ if not re.search(rf"\b{name}\b", text)] == []

@@ -1,5 +1,10 @@
 """What the command prints as one line: errors that a user can mend, or repeat."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
 
 class BadInput(ValueError):
     """A wrong name, value, size or file; the message is one line, with the remedy."""
@@ -7,6 +12,18 @@ class BadInput(ValueError):
 
 class NothingChanged(BadInput):
     """An edit that left everything as it was: an ablation of nothing."""
+
+
+def or_intact(edited: Callable[[], Found], intact: Callable[[], Found]) -> Found:
+    """What an edit gives; the intact value where it finds nothing to change.
+
+    No effect is what an edit shows of a model without the mechanism, rather than no
+    value.
+    """
+    try:
+        return edited()
+    except NothingChanged:
+        return intact()
 
 
 class Incomplete(RuntimeError):

@@ -10,10 +10,12 @@ from .decoder import Decoder, DecoderConfig
 from .errors import BadInput
 from .seeding import generator
 from .task import Batch
+from .threads import threads
 
 Draw = Callable[[torch.Generator], Batch]
 
 
+@threads(1)
 def fit(
     draw: Draw,
     *,

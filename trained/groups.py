@@ -2,8 +2,7 @@
 
 import shutil
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,25 +15,11 @@ from .history import History
 from .restoring import frozen_hash
 from .state import read_checked
 from .store import Run, concatenate
+from .threads import threads
 from .trainer import Engine, Observer, Trainer, weights_file
 
 Plan = dict[str, Any]
 """How an arm's seeds are grouped, on how many threads, and what they are made of."""
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Use this many threads inside the block.
-
-    Small matrices gain nothing from a second thread, and on a busy machine the two
-    wait for each other: seconds can become minutes.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Trained(NamedTuple):

@@ -1,9 +1,11 @@
-"""Ctrl-C leaves no hook behind, whenever it comes.
+"""Ctrl-C leaves no hook and no half-loaded module behind, whenever it comes.
 
 Python raises KeyboardInterrupt between any two instructions: also after a hook was
 registered and before its handle is kept, or on the way into the code that removes it.
 No `try` can help there. So while hooks are held, an interrupt that arrives inside the
-code that adds or removes them is sent again a moment later, when that is done.
+code that adds or removes them is sent again a moment later, when that is done. So is
+one that arrives while a module is loaded: torch, loading, ends the process if Python
+raises inside its registrations.
 """
 
 import contextlib
@@ -88,11 +90,11 @@ def _postpone(number: int, frame: FrameType | None) -> None:
 
 
 def _is_critical(frame: FrameType | None) -> bool:
-    """Whether code of this file is at work, or a context manager is half-way."""
+    """Whether code of this file or an import is at work, or a context manager is."""
     if frame is not None and frame.f_code.co_filename == contextlib.__file__:
         return True
     while frame is not None:
-        if frame.f_code.co_filename == __file__:
+        if frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
             return True
         frame = frame.f_back
     return False

@@ -6,6 +6,7 @@ the one before it is taken instead. Training from there ends with the same bits.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,8 @@ def _hash(tensors: dict[str, Tensor], place: dict[str, Any]) -> str:
 
 def _order(place: dict[str, Any]) -> tuple[int, int]:
     return place["stage"], place["step"]
+
+
+def below(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a state whose names begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}

@@ -31,6 +31,7 @@ from .files import write_json as write_json
 from .files import write_tensors as write_tensors
 from .schema import SCHEMA as SCHEMA
 from .schema import check_manifest, check_record, check_schema, is_plain_name
+from .zoo import SHIPPED, shipped_names
 
 _REMEDY = "; remove its folder to train the arm again"
 
@@ -192,15 +193,6 @@ class Run:
 def concatenate(groups: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Groups of seeds joined along their seed axis."""
     return {name: torch.cat([g[name] for g in groups]) for name in groups[0]}
-
-
-SHIPPED = Path(__file__).parent / "checkpoints"
-"""Where the shipped runs are."""
-
-
-def shipped_names(folder: Path = SHIPPED) -> tuple[str, ...]:
-    """The runs that are shipped."""
-    return tuple(sorted(file.parent.name for file in folder.glob("*/manifest.json")))
 
 
 def shipped(name: str, folder: Path = SHIPPED) -> Run:

@@ -18,9 +18,10 @@ from .ahead import Draw, ahead
 from .arm import Arm, Data, Stage
 from .ensemble import Ensemble, leaves, move, rows, stack
 from .errors import BadInput, Incomplete
+from .fast import check_fast, losses_by, matmul_precision
 from .history import History
 from .seeding import generator
-from .state import StateFiles, write_checked
+from .state import StateFiles, below, write_checked
 
 Batching = Literal["auto", "vmap", "loop"]
 
@@ -37,6 +38,11 @@ class Engine:
     save_seconds: float = 10.0
     """An unfinished arm loses at most this much work when it is killed (a large
     model more: see `CHEAP_SAVE`)."""
+    fast: tuple[str, ...] = ()
+    """Of `FAST`: what may cost digits."""
+
+    def __post_init__(self) -> None:
+        check_fast(self.fast, self.device)
 
 
 class Observer:
@@ -85,6 +91,7 @@ class Trainer:
         self.arm, self.seeds, self.engine = arm, seeds, engine
         self.folder, self.observer = folder, observer
         self.ensemble = stacked_models(arm, seeds, engine.device)
+        self._losses = losses_by(self.ensemble.values, engine.fast, engine.device)
         self.history = History()
         size, device = (len(seeds), len(arm.stages)), engine.device
         self.stopped_at = torch.full(size, -1, device=device)
@@ -107,7 +114,8 @@ class Trainer:
         while self.stage_index < len(self.arm.stages):
             stage = self.arm.stages[self.stage_index]
             self._begin(stage, state)
-            self._run(stage)
+            with matmul_precision(self.engine.fast):
+                self._run(stage)
             state, self.stage_index, self.step = None, self.stage_index + 1, 0
         self._save_weights(self.arm.steps)
         self._save()
@@ -212,7 +220,7 @@ class Trainer:
 
     def _take_step(self, stage: Stage, data: Data, step: int) -> None:
         assert self.optimiser is not None
-        losses = self.ensemble.values(stage.loss, data)
+        losses = self._losses(stage.loss, data)
         self.optimiser.zero_grad()
         torch.autograd.backward(losses.sum())
         losses = losses.detach()
@@ -361,16 +369,12 @@ class Trainer:
             return None
         state, place = stored
         self.stage_index, self.step = place["stage"], place["step"]
-        self.ensemble.load(_below("model/", state))
-        self.history = History.restore(place["recorded"], _below("history/", state))
+        self.ensemble.load(below("model/", state))
+        self.history = History.restore(place["recorded"], below("history/", state))
         self.active = state["active"].to(self.engine.device)
         self.stopped_at = state["stopped_at"].to(self.engine.device)
         self.failed = dict(place["failed"])
         return state
-
-
-def _below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
 def _per_seed(values: Tensor, like: Tensor) -> Tensor:
@@ -389,7 +393,7 @@ def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def _load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
     for index, tensor in enumerate(optimiser.param_groups[0]["params"]):
-        stored = _below(f"optimiser/{index}/", state)
+        stored = below(f"optimiser/{index}/", state)
         optimiser.state[tensor] = {
             key: value.to(tensor.device) for key, value in stored.items()
         }

@@ -19,14 +19,14 @@ from .errors import BadInput, Incomplete, in_a_line
 from .files import sweep
 from .fingerprint import fingerprint
 from .groups import Plan, group_folder, put_together, sound, train_groups
-from .groups import threads as threads
 from .lock import owned
 from .restoring import restore as restore
 from .schema import check_plan
 from .store import Run, read_json, write_json
+from .threads import threads
 from .trainer import Engine, Observer, Trainer, stacked_models
 
-DISPATCH_BOUND = 6e6
+DISPATCH_BOUND = 1e7
 """Floating-point operations of one seed's forward pass on a CPU below which a step
 spends its time on dispatch, so that stacking seeds pays (scripts/bench_seeds.py). A
 number of the request, not a stopwatch: the same request has the same bits."""
@@ -170,7 +170,8 @@ def _plan(run: Run, arm: Arm, engine: Engine) -> Plan:
     """How the seeds are batched and on how many threads, settled before the first step.
 
     Both change bits, so they follow from the request alone and a resumed arm obeys what
-    is stored. A seed that failed among others is tried again on its own.
+    is stored; ways to be fast that differ from it are refused. A seed that failed among
+    others is tried again on its own.
     """
     seeds, file = arm.seeds(run.seeds), run.folder(arm.name) / "plan.json"
     made_of = fingerprint(arm, seeds)
@@ -181,9 +182,14 @@ def _plan(run: Run, arm: Arm, engine: Engine) -> Plan:
             batching = "vmap" if stacked else "loop"
         groups = [list(seeds)] if batching == "vmap" else [[seed] for seed in seeds]
         how = {"batching": batching, "threads": arm.threads, "groups": groups}
-        write_json(file, {**how, **made_of})
+        write_json(file, {**how, "fast": list(engine.fast), **made_of})
     plan = read_json(file)
     check_plan(file, plan, seeds)
+    if (begun := plan.get("fast", [])) != list(engine.fast):
+        raise BadInput(
+            f"{file.parent} was begun with fast={begun}, not {list(engine.fast)}: "
+            f"a run is trained in one way"
+        )
     _require_same(file.parent, plan, made_of)
     failed = run.failed(arm.name) if run.is_stored(arm.name) else {}
     alone = [[seed] for seed in failed if [seed] not in plan["groups"]]

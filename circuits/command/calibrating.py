@@ -2,6 +2,7 @@
 
 import argparse
 
+from circuits.progress import each
 from circuits.study import STUDIES
 
 from .output import JsonOutput, add_json_option
@@ -28,7 +29,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
     from trained.store import open_run
 
     runs = [open_run(name) for name in options.runs or STUDIES]
-    found = [calibrate(open_lab(run)) for run in runs]
+    found = [calibrate(open_lab(run)) for run in each("calibrate: run", runs)]
     output.finish([calibration.as_dict() for calibration in found])
     print_calibrations(console(stderr=output.takes_stdout), found)
     return CONFIRMED if all(c.as_expected for c in found) else NOT_CONFIRMED

@@ -5,21 +5,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from trained.errors import unknown
-
 from .calibrating import add_calibrate_options, run_calibrate
 from .claim import add_claim_options, run_claim
+from .completing import add_completion_options, print_completion
 from .drawing import add_figure_options, run_figure
 from .examining import add_doctor_options, run_doctor
 from .exporting import add_export_options, run_export
 from .inspect import add_inspect_options, run_inspect
-from .judging import (
-    add_confirm_options,
-    add_probe_options,
-    run_confirm,
-    run_probe,
-    train_with_progress,
-)
+from .judging import add_confirm_options, add_probe_options, run_confirm, run_probe
 from .listing import add_list_options, run_list
 from .memory import limit_memory
 from .reporting import add_report_options, run_report
@@ -92,24 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     add("export", "a study's rows as a file", run_export, add_export_options)
     add("verify", "is a run whole, and what made it?", run_verify, add_verify_options)
     add("diff", "two verdict files, claim by claim", run_diff, add_diff_options)
-    add("completion", "print the shell's completion", _complete, _completion_options)
+    add("completion", "print the shell's completion", _complete, add_completion_options)
     return parser
 
 
-SHELLS = ("bash", "zsh", "tcsh")
-
-
-def _completion_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="|".join(SHELLS))
-
-
 def _complete(options: argparse.Namespace) -> int:
-    import shtab
-
-    if options.shell not in SHELLS:
-        raise unknown("shell", options.shell, SHELLS)
-    print(shtab.complete(_parser(), options.shell))
-    return CONFIRMED
+    return print_completion(_parser(), options.shell)
 
 
 GREETING = """\
@@ -145,10 +126,10 @@ def _train_options(parser: argparse.ArgumentParser) -> None:
 
 def _train(options: argparse.Namespace) -> int:
     request = request_from(options.study, options)
-    from circuits.training import executor_for, prepare
+    from circuits.training import executor_for, prepare, train_run
 
     run = prepare(request)
-    train_with_progress(run, executor_for(request, run), options.arms)
+    train_run(run, executor=executor_for(request, run), only=options.arms)
     print(run.path)
     return CONFIRMED
 

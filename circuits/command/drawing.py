@@ -5,15 +5,14 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from circuits.study import find
+from circuits.progress import each, say, step
 from trained.errors import BadInput, unknown
 
 from .output import check_output
 from .request import CONFIRMED
 
 if TYPE_CHECKING:
-    from circuits.lab import Lab
-    from trained.store import Run
+    from circuits.lab import Lab, LanguageLab
 
 ALL = "all"
 """The kind that stands for every figure of the study."""
@@ -48,40 +47,48 @@ def run_figure(options: argparse.Namespace) -> int:
     if one and options.output.suffix.lower().removeprefix(".") not in FORMATS:
         raise unknown("figure format", options.output.suffix, FORMATS)
     check_output("--output", options.output if one else options.output / "x")
-    from circuits.confirm import open_lab
-    from trained.store import open_run
+    from circuits.confirm import opened
 
-    run = open_run(options.run)
-    study = find(run.study)
+    lab = opened(options.run)
+    name = lab.study.slug
+    if not lab.figures:
+        raise BadInput(f"{options.run}: {name} draws nothing of a language model")
     if not one:
-        draw_all(run, options.output, options.style)
+        draw_all(lab, options.output, options.style)
         return CONFIRMED
-    if options.kind not in study.figures:
-        raise unknown(f"figure of {study.slug}", options.kind, [*study.figures, ALL])
-    draw_one(open_lab(run), options.kind, options.output, options.style)
+    if options.kind not in lab.figures:
+        raise unknown(f"figure of {name}", options.kind, [*lab.figures, ALL])
+    with step(f"{name}: drawing {options.kind}"):
+        draw_one(lab, options.kind, options.output, options.style)
     return CONFIRMED
 
 
-def draw_all(run: "Run", folder: Path, style: str = "paper") -> None:
-    """Every figure of a run that its arms suffice for."""
-    from circuits.confirm import open_lab
-
-    lab = open_lab(run)
-    for kind in lab.study.figures:
+def draw_all(lab: "Lab | LanguageLab", folder: Path, style: str = "paper") -> None:
+    """Every figure that what is stored suffices for."""
+    for kind in each(f"{lab.study.slug}: drawing", list(lab.figures), str):
         try:
             draw_one(lab, kind, folder / f"{kind}.png", style)
         except BadInput as error:
-            print(f"no figure {kind}: {error}")
+            say(f"no figure {kind}: {error}", out=True)
 
 
-def draw_one(lab: "Lab", kind: str, file: Path, style: str = "paper") -> None:
+def draw_one(
+    lab: "Lab | LanguageLab", kind: str, file: Path, style: str = "paper"
+) -> None:
     """A figure, and its caption as a text beside it."""
+    from circuits.claims import NotTested
     from circuits.report.figures import about, made
     from probes.figures import save, styled
     from trained.files import write_bytes
 
-    draw = lab.study.figures[kind]
+    draw = lab.figures[kind]
     with styled(style):
-        print(save(draw(lab), file, foot=f"{lab.study.slug}: {made(lab)}"))
-    caption = f"{about(draw)} ({lab.study.slug} {kind}: {made(lab)})"
+        try:
+            figure = draw(lab)
+        except NotTested as error:
+            raise BadInput(str(error)) from error
+        origin = made(lab, figure)
+        saved = save(figure, file, foot=f"{lab.study.slug}: {origin}")
+    caption = f"{about(draw)} ({lab.study.slug} {kind}: {origin})"
     write_bytes(file.with_suffix(".txt"), f"{textwrap.fill(caption, 88)}\n".encode())
+    say(str(saved), out=True)

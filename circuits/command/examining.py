@@ -3,9 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from circuits.inspection.request import BACKENDS
+from circuits.models.choices import BACKENDS, DTYPES, full_dtype
+from circuits.progress import say as tell
 
-from .judging import dtype_from
 from .output import JsonOutput, add_json_option
 from .request import BAD_INPUT, CONFIRMED, NOT_CONFIRMED
 
@@ -23,7 +23,7 @@ def add_doctor_options(parser: argparse.ArgumentParser) -> None:
     """The options of `doctor`."""
     parser.add_argument("model", metavar="MODEL", help="smollm2, a path or a hub name")
     parser.add_argument("--backend", default="hf", metavar="|".join(BACKENDS))
-    parser.add_argument("--dtype", default="float32", help="float32, float16, bfloat16")
+    parser.add_argument("--dtype", default="float32", metavar="|".join(DTYPES))
     parser.add_argument("--device", default="auto", help="as for inspect")
     parser.add_argument(
         "--all", action="store_true", help="behind every backend, in every type"
@@ -37,14 +37,13 @@ def run_doctor(options: argparse.Namespace) -> int:
     from circuits.inspection.doctor import doctor
     from circuits.report.terminal import console, say
 
-    aside = console(stderr=True)
     found = doctor(
         options.model,
         backend=options.backend,
-        dtype=dtype_from(options.dtype),
+        dtype=full_dtype(options.dtype),
         device=options.device,
         everything=options.all,
-        told=lambda line: say(aside, line) if options.all else None,
+        told=lambda line: tell(line) if options.all else None,
     )
     output.finish(found.as_dict())
     page = console(stderr=output.takes_stdout)

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from circuits.models.choices import full_dtype
 from circuits.study import find, judging_seeds
 from trained.errors import BadInput, unknown
 
-from .judging import add_model_options, dtype_from, rows_from
+from .judging import add_model_options, rows_from
 from .output import check_output
 from .request import CONFIRMED
 
@@ -67,7 +68,7 @@ def _drawn(options: argparse.Namespace) -> Sequence[Any]:
 
     study = find(options.study)
     model = open_model(
-        options.model, device=options.device, dtype=dtype_from(options.dtype)
+        options.model, device=options.device, dtype=full_dtype(options.dtype)
     )
     preset = study.language_preset(options.preset)
     lab = study.language_lab(model, preset.config, judging_seeds(1))

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from circuits.inspection.request import (
-    BACKENDS,
     DEFAULT_SIGNALS,
-    DTYPES,
     SIGNALS,
     InspectRequest,
     Opening,
@@ -17,7 +15,9 @@ from circuits.inspection.request import (
     rows_of_file,
     rows_of_texts,
 )
-from circuits.study import DEVICES
+from circuits.models.choices import BACKENDS, DTYPES, full_dtype
+from circuits.progress import each
+from trained.device import DEVICES
 from trained.errors import BadInput
 
 from .generating import (
@@ -27,7 +27,6 @@ from .generating import (
     run_generate,
 )
 from .inspected import print_comparison, print_inspection
-from .judging import dtype_from
 from .output import JsonOutput, add_json_option
 from .request import CONFIRMED
 
@@ -160,7 +159,7 @@ def _opening(
     options: argparse.Namespace, model: str, adapter: Path | None = None
 ) -> Opening:
     return Opening(
-        model, options.backend, options.device, dtype_from(options.dtype), adapter
+        model, options.backend, options.device, full_dtype(options.dtype), adapter
     )
 
 
@@ -206,7 +205,7 @@ def _inspections(
     asked = [row_as_chat(model, row) for row in rows] if request.chat else rows
     return [
         inspect(model, row, signals=request.signals, positions=request.positions)
-        for row in asked
+        for row in each("inspect: prompt", asked)
     ]
 
 

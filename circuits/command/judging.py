@@ -1,15 +1,15 @@
 """The verbs `confirm` and `probe`: train what is missing, judge, print, write."""
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from circuits.study import STUDIES, check_device, find, judging_seeds
+from circuits.models.choices import check_place, full_dtype
+from circuits.study import STUDIES, find, judging_seeds
 from trained.config import override
-from trained.errors import BadInput, Incomplete, unknown
+from trained.errors import BadInput, Incomplete
 
 from .drawing import draw_all
 from .output import JsonOutput, add_json_option
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from circuits.datasets.schema import Rows
     from circuits.models.language_model import LanguageModel
     from circuits.study import Study
-    from trained.store import Run
-    from trained.workers import Executor
 
 
 def add_confirm_options(parser: argparse.ArgumentParser) -> None:
@@ -167,15 +165,15 @@ class _Show:
 
 def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -> int:
     requests = [request_from(study, options) for study in studies]
-    from circuits.confirm import confirm_run
-    from circuits.training import executor_for, prepare
+    from circuits.confirm import confirm_run, open_lab
+    from circuits.training import executor_for, prepare, train_run
 
     runs = [prepare(request) for request in requests]
     unfinished: dict[Path, Incomplete] = {}
     for request, run in zip(requests, runs, strict=True):
         started, executor = time.perf_counter(), executor_for(request, run)
         try:
-            train_with_progress(run, executor)
+            train_run(run, executor=executor)
         except Incomplete as error:
             # The other studies do not depend on it.
             unfinished[run.path] = error
@@ -183,43 +181,45 @@ def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -
         done = confirm_run(run, only=options.only, started=started, executor=executor)
         show.add(done)
         if options.figures:
-            draw_all(run, run.path / "figures")
+            draw_all(open_lab(run), run.path / "figures")
     code = show.close()
     if options.report:
-        _write_report(options.report, [r for r in runs if r.path not in unfinished])
+        judged = [str(run.path) for run in runs if run.path not in unfinished]
+        _write_report(options.report, judged)
     if unfinished:
         raise Incomplete("; ".join(map(str, unfinished.values())))
     return code
 
 
-def _write_report(file: Path, runs: "Sequence[Run]") -> None:
-    """The page of the runs that were just judged; its path is the last line."""
-    from circuits.confirm import open_lab
-    from circuits.report.gather import from_lab
+def _write_report(file: Path, targets: Sequence[str]) -> None:
+    """The page of what was just judged; its path is the last line."""
+    from circuits.report.gather import papers
     from circuits.report.page import write_page
 
-    print(write_page(file, [from_lab(open_lab(run)) for run in runs], []))
+    print(write_page(file, papers(targets), []))
 
 
 def _on_language_model(
     names: Sequence[str], options: argparse.Namespace, show: _Show
 ) -> int:
     """Each study's claims about language models, on one of them."""
-    if options.device != "spread":
-        check_device(options.device)
-    if options.figures or options.report:
-        raise BadInput("--figures and --report go with trained runs; see inspect")
-    dtype = dtype_from(options.dtype)
+    check_place(options.device)
+    if options.report and options.only != "*":
+        raise BadInput("--report shows all claims of a language model; leave --only")
+    dtype = full_dtype(options.dtype)
     studies = [find(name) for name in names]
     presets = [study.language_preset(options.preset) for study in studies]
     settings = [override(preset.config, options.assignments) for preset in presets]
     seeds = parse_seeds(options.seeds) if options.seeds else None
     data = rows_from(studies, options)
-    from circuits.confirm import confirm_language, keeper_in
+    from circuits.confirm import confirm_language
+    from circuits.language import keeper_in, open_language
 
+    folders: list[Path] = []
     model = _opened(options, dtype)
-    for study, preset, sizes in zip(studies, presets, settings, strict=True):
-        keeper = keeper_in(options.out, study, model, sizes, data, _told)
+    asked = zip(names, studies, presets, settings, strict=True)
+    for name, study, preset, sizes in asked:
+        keeper = keeper_in(options.out, name, model, sizes, data)
         lab = study.language_lab(
             model,
             sizes,
@@ -229,7 +229,14 @@ def _on_language_model(
         )
         found = confirm_language(study, lab, preset=options.preset, only=options.only)
         show.add(found)
-    return show.close()
+        assert keeper.path is not None
+        folders.append(keeper.path)
+        if options.figures:
+            draw_all(open_language(keeper.path), keeper.path / "figures")
+    code = show.close()
+    if options.report:
+        _write_report(options.report, [str(folder) for folder in folders])
+    return code
 
 
 def _opened(options: argparse.Namespace, dtype: str) -> "LanguageModel":
@@ -238,22 +245,6 @@ def _opened(options: argparse.Namespace, dtype: str) -> "LanguageModel":
     return open_model(
         options.model, backend=options.backend, device=options.device, dtype=dtype
     )
-
-
-def _told(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-"""Short names of the types of weights."""
-
-
-def dtype_from(name: str) -> str:
-    """The type of weights that was asked for."""
-    found = DTYPES.get(name, name)
-    if found not in DTYPES.values():
-        raise unknown("dtype", name, (*DTYPES, *DTYPES.values()))
-    return found
 
 
 def rows_from(
@@ -268,18 +259,3 @@ def rows_from(
         raise BadInput("--data belongs to one study; name it")
     schema = studies[0].needs_language().schema
     return schema.read(options.data, options.columns)
-
-
-def train_with_progress(
-    run: "Run", executor: "Executor | None", only: str = "*"
-) -> None:
-    """Train what is missing of a run, and say how far it is."""
-    from rich.console import Console
-
-    from circuits.training import arms_left, train_run
-
-    from .progress import TrainingProgress
-
-    left = len(arms_left(run, only))
-    with TrainingProgress(Console(stderr=True), find(run.study).slug, left) as observer:
-        train_run(run, observer=observer, executor=executor, only=only)

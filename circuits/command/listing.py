@@ -1,12 +1,15 @@
 """The verb `list`: what there is to confirm, and to set and draw of one study."""
 
 import argparse
+import shutil
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from circuits.claims import Claim
-from circuits.study import STUDIES, Study, find
+from circuits.study import STUDIES, Part, Study, find, first_line
 from trained.config import Preset, keys, meanings
 
 from .output import JsonOutput, add_json_option
@@ -71,44 +74,65 @@ def _presets(presets: Mapping[str, Preset[Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _print(study: Study, *, details: bool) -> None:
-    print(f"{study.slug}: {study.title}")
-    _print_presets(study.presets, details=details)
-    _print_tree(_claims(study), details=details)
+    _put(f"{study.slug}: {study.title}", 0)
+    _print_part(study.presets, _claims(study), details=details)
     if study.language is not None:
-        print("  with --model MODEL, on a pretrained language model:")
-        _print_presets(study.language.presets, details=details)
-        _print_tree(_language_claims(study), details=details)
+        _put("with --model MODEL, on a pretrained language model:", 2)
+        claims = _language_claims(study)
+        _print_part(study.language.presets, claims, details=details)
     if details:
         _print_figures(study)
 
 
-def _print_presets(presets: Mapping[str, Preset[Any]], *, details: bool) -> None:
+def _put(text: str, indent: int) -> None:
+    """Print a line; on a terminal, words that do not fit go below its text."""
+    line = f"{' ' * indent}{text}"
+    if sys.stdout.isatty():
+        width, below = shutil.get_terminal_size().columns, " " * (indent + 4)
+        line = textwrap.fill(
+            line, width, subsequent_indent=below, break_on_hyphens=False
+        )
+    print(line)
+
+
+def _print_part(
+    presets: Mapping[str, Preset[Any]], claims: Sequence[Claim], *, details: bool
+) -> None:
+    """What can be asked for, what is claimed, and what can be set."""
     for name, preset in presets.items():
-        print(f"  --preset {name}: {preset.n_seeds} seeds, {preset.cost}")
+        _put(f"--preset {name}: {preset.n_seeds} seeds, {preset.cost}", 2)
+    _print_tree(claims, details=details)
     if details:
-        print("  --set KEY=VALUE:")
+        _put("--set KEY=VALUE:", 2)
         for key, meaning in meanings(largest(presets)).items():
-            print(f"    {key}: {meaning}" if meaning else f"    {key}")
+            _put(f"{key}: {meaning}" if meaning else key, 4)
 
 
 def _print_tree(claims: Sequence[Claim], *, details: bool) -> None:
     """The claims by headline; of our own only the number unless asked for."""
     shown = [claim for claim in claims if details or claim.origin == "paper"]
     for headline, leaves in groupby(shown, key=lambda claim: claim.headline):
-        print(f"  {headline or 'claims'}")
+        _put(headline or "claims", 2)
         for claim in leaves:
             note = f"weight {claim.weight}" if claim.origin == "paper" else "ours"
-            print(f"    {claim.id} ({claim.source}; {note}): {claim.statement}")
+            _put(f"{claim.id} ({claim.source}; {note}): {claim.statement}", 4)
     if len(shown) < len(claims):
-        print(f"  and {len(claims) - len(shown)} of our own")
+        _put(f"and {len(claims) - len(shown)} of our own", 2)
 
 
 def _print_figures(study: Study) -> None:
     """The kinds of `reasonscope figure` with a line each, and the shipped run."""
-    from trained.store import shipped_names
+    from trained.zoo import shipped_names
 
-    print("  figures (reasonscope figure KIND RUN_OR_ZOO -o FILE):")
-    for kind, draw in study.figures.items():
-        print(f"    {kind}: {(draw.__doc__ or '').partition(chr(10))[0]}")
+    _put("figures (reasonscope figure KIND RUN_OR_ZOO -o FILE):", 2)
+    _print_kinds(study.figures_part)
+    if study.language is not None and (kinds := study.language.figures_part):
+        _put("figures of what confirm --model stores (runs/STUDY-llm-...):", 2)
+        _print_kinds(kinds)
     if study.slug in shipped_names():
-        print(f"  a small trained run is shipped: use {study.slug} for RUN_OR_ZOO")
+        _put(f"a small trained run is shipped: use {study.slug} for RUN_OR_ZOO", 2)
+
+
+def _print_kinds(figures: Mapping[str, Part]) -> None:
+    for kind, part in figures.items():
+        _put(f"{kind}: {first_line(part)}", 4)

@@ -17,6 +17,7 @@ from typing import NoReturn
 from circuits.study import Request, judging_seeds
 from trained.cluster import Cluster
 from trained.errors import BadInput, Incomplete, in_a_line, unknown
+from trained.interrupts import Holding
 
 from .output import patient_stdout
 
@@ -46,6 +47,11 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         help="change a field of the study's config; repeatable",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda.. or mps")
+    parser.add_argument(
+        "--fast",
+        metavar="A,B,..",
+        help="of tf32, bf16, compile, graphs: faster training, fewer digits",
+    )
     add_executor_options(parser)
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR")
 
@@ -97,6 +103,7 @@ def request_from(study: str, options: argparse.Namespace) -> Request:
         out=options.out,
         jobs=options.jobs,
         cluster=cluster_from(options),
+        fast=tuple(options.fast.split(",")) if options.fast else (),
     )
 
 
@@ -145,13 +152,14 @@ def guarded(work: Callable[[], int], *, debug: bool = False) -> int:
 
 @contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: end in order, and say how to go on."""
+    """Let SIGTERM do what Ctrl-C does, at a moment that can be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield
+        with Holding():
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -2,25 +2,22 @@
 
 import argparse
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from circuits.datasets.dataset import read_dataset
+from circuits.models.choices import BACKENDS, DTYPES, full_dtype
 from circuits.scan.request import (
-    BACKENDS,
-    DTYPES,
     SIGNALS,
     Settings,
     default_signals,
     require,
 )
-from circuits.study import DEVICES
+from trained.device import DEVICES
 from trained.errors import BadInput
 from trained.text import printable
 
-from .judging import dtype_from
 from .output import JsonOutput, add_json_option
 from .request import CONFIRMED, add_executor_options, cluster_from
 
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
 
     from circuits.scan.scan import Scan
     from trained.workers import Executor
-
-QUIET_SECONDS = 5.0
-"""Without a terminal, at most one line in this time."""
 
 SHOWN = 5
 """Heads and components that are printed; summary.json has all."""
@@ -83,7 +77,7 @@ def add_scan_options(parser: argparse.ArgumentParser) -> None:
 def run_scan(options: argparse.Namespace) -> int:
     """Measure what is not there yet, then sum up."""
     output = JsonOutput(options.json)
-    options.dtype = dtype_from(options.dtype)
+    options.dtype = full_dtype(options.dtype)
     data = read_dataset(options.data, options.columns)
     signals = _signals(options.signals) or default_signals(data)
     require(signals, data)
@@ -100,16 +94,9 @@ def run_scan(options: argparse.Namespace) -> int:
     page = console(stderr=output.takes_stdout)
     for note in notes(data.rows):
         say(page, note)
-    with _Progress(console(stderr=True)) as progress:
-        done = scan(
-            options.model,
-            data,
-            options.output,
-            signals,
-            workers=workers,
-            progress=progress,
-            **further,
-        )
+    done = scan(
+        options.model, data, options.output, signals, workers=workers, **further
+    )
     output.finish(dict(done.summary))
     print_summary(page, done.summary)
     for file in _draw(done):
@@ -141,58 +128,6 @@ def notes(rows: Sequence[Any]) -> list[str]:
             "hold words with the space before them"
         ]
     return []
-
-
-class _Progress:
-    """Prompts done, prompts per second and what is left of the time."""
-
-    def __init__(self, page: "Console") -> None:
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._page, self._begun, self._first = page, 0.0, 0
-        self._said = time.monotonic()
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            console=page,
-            transient=True,
-            disable=not page.is_terminal,
-        )
-        self._task = self._bar.add_task("scan: opening the model", total=None)
-
-    def __enter__(self) -> "_Progress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if not self._begun:
-            self._begun, self._first = now, done
-        text = f"scan: {done} of {total} prompts"
-        measured, spent = done - self._first, now - self._begun
-        if measured and spent > 0:
-            rate = measured / spent
-            left = duration((total - done) / rate)
-            text += f", {rate:.1f} per second, about {left} left"
-        self._bar.update(self._task, description=text, completed=done, total=total)
-        quiet = now - self._said < QUIET_SECONDS and measured > 0 and done < total
-        if not self._page.is_terminal and not quiet:
-            self._said = now
-            self._page.print(text, highlight=False, markup=False)
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit that fits.
-
-    >>> duration(8.2), duration(600), duration(7200)
-    ('8 s', '10 min', '2.0 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def print_summary(page: "Console", summary: Mapping[str, Any]) -> None:

@@ -1,12 +1,12 @@
 """The verb `sweep`: a study's claims over a grid of configurations."""
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from circuits.progress import say
 from trained.errors import Incomplete
 
 from .output import JsonOutput, add_json_option
@@ -59,9 +59,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     for cell in sweep(request, grid, only=options.only):
         cells.append(cell)
         where = ", ".join(f"{k}={v}" for k, v in zip(grid, cell.setting, strict=True))
-        print(
-            f"{where}: {cell.refused or cell.failed or _counts(cell)}", file=sys.stderr
-        )
+        say(f"{where}: {cell.refused or cell.failed or _counts(cell)}")
         output.keep(_object(grid, cells))
     output.finish(_object(grid, cells))
     _show(cells, grid, stderr=output.takes_stdout)

@@ -20,14 +20,12 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
 
 def run_verify(options: argparse.Namespace) -> int:
     """Check every file of a run; `BadInput` names the first that is off."""
-    from circuits.tuning.keeper import LANGUAGE
+    from circuits.language import is_language
     from trained.store import Run, open_run
 
-    folder = Run(Path(options.run))
-    if (folder.path / "manifest.json").is_file() and (
-        folder.manifest.get("kind") == LANGUAGE
-    ):
-        lines = verified_language(folder)
+    path = Path(options.run)
+    if is_language(path):
+        lines = verified_language(Run(path))
     else:
         lines = verified(open_run(options.run))
     print("\n".join(lines))

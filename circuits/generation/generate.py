@@ -8,6 +8,7 @@ import torch
 from circuits.models.chat import as_chat
 from circuits.models.language_model import LanguageModel
 from circuits.models.prompts import named
+from circuits.progress import step
 from trained.errors import BadInput, unknown
 from trained.task import Batch
 
@@ -61,8 +62,10 @@ def generate(
     notes.begin(texts)
     passes = Passes(model, batch)
     rows, states = "attention" in signals, not {"logit", "lens"}.isdisjoint(signals)
-    with watching(model, len(batch), rows=rows, states=states) as sight:
-        for tokens in greedy(passes, n_tokens):
+    looking = watching(model, len(batch), rows=rows, states=states)
+    with looking as sight, step("writing: token", n_tokens) as written:
+        for number, tokens in enumerate(greedy(passes, n_tokens)):
+            written(number)
             notes.take(sight, tokens, passes.length)
             if notes.finished:
                 break

@@ -18,14 +18,16 @@ from torch import Tensor
 from circuits.hooks import sites_of
 from circuits.interventions.attribution import logit_attribution
 from circuits.models import laws, shortcuts
+from circuits.models.choices import BACKENDS, DTYPES, SPREAD, check_backend
 from circuits.models.contract import findings, padded, random_tokens
 from circuits.models.files import Loading, load
 from circuits.models.language_model import LanguageModel, behind, sharing
 from circuits.models.laws import Compared, Finding, Observed, State, judged, observe
-from circuits.models.open import BACKENDS, DTYPES, dtype_named, opened
+from circuits.models.open import dtype_named, opened
+from circuits.progress import each
 from circuits.sites import Site
 from trained.device import device_named
-from trained.errors import in_a_line, unknown
+from trained.errors import in_a_line
 from trained.task import Batch
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ def doctor(
         return Checkup(model.name, found, time.perf_counter() - started)
     settings = Settings(
         BACKENDS if everything else (backend,),
-        tuple(DTYPES.values()) if everything else (dtype_named(dtype),),
+        tuple(map(dtype_named, DTYPES)) if everything else (dtype_named(dtype),),
         device,
     )
     found, seconds = {}, 0.0
@@ -174,8 +176,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for backend in self.backends:
-            if backend not in BACKENDS:
-                raise unknown("backend", backend, BACKENDS)
+            check_backend(backend)
 
     def examined(self, name: str) -> Iterator[tuple[str, tuple[Finding, ...], float]]:
         """Setting by setting: what was found, and the seconds that it took."""
@@ -186,13 +187,13 @@ class Settings:
         self, dtype: torch.dtype, name: str
     ) -> Iterator[tuple[str, tuple[Finding, ...], float]]:
         """In one type: models of several are never in memory together."""
-        place = self.device if self.device == "spread" else device_named(self.device)
+        place = self.device if self.device == SPREAD else device_named(self.device)
         hf, tokenizer = load(name, Loading(dtype, place, families=False))
-        for backend in self.backends:
+        precision = str(dtype).removeprefix("torch.")
+        for backend in each(f"doctor: {precision}", self.backends, str):
             started = time.perf_counter()
             found = tuple(_opened(hf, tokenizer, backend, name))
-            setting = f"{backend} {str(dtype).removeprefix('torch.')}"
-            yield setting, found, time.perf_counter() - started
+            yield f"{backend} {precision}", found, time.perf_counter() - started
 
 
 def _opened(hf: Any, tokenizer: Any, backend: str, name: str) -> Iterator[Finding]:

@@ -6,13 +6,11 @@ from typing import Any
 
 from circuits.datasets.dataset import read_dataset
 from circuits.datasets.row import Row, row_of
-from circuits.study import check_device
+from circuits.models.choices import check_backend, check_place, full_dtype
 from trained.errors import BadInput, unknown
 
 SIGNALS = ("lens", "attention", "alignment", "patching")
 DEFAULT_SIGNALS = ("lens", "attention")
-BACKENDS = ("hf", "bridge", "nnsight")
-DTYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,9 @@ class Opening:
     adapter: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
-            raise unknown("backend", self.backend, BACKENDS)
-        if self.dtype not in DTYPES:
-            raise unknown("dtype", self.dtype, DTYPES)
-        if self.device != "spread":
-            check_device(self.device)
+        check_backend(self.backend)
+        full_dtype(self.dtype)
+        check_place(self.device)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from circuits.hooks import Edit, Model, intervene, readout_of
+from circuits.progress import each, step
 from circuits.sites import Site
 from probes.measurement import Measurement
 from probes.statistics import bootstrap_interval
@@ -33,6 +34,9 @@ from .part import Grid, Places
 from .passes import activations, answer_logits, can_resume, resumed_logits
 
 Item = TypeVar("Item")
+
+INTERVENING = "intervening: part"
+"""What a sweep does, for whoever waits for it."""
 
 LAST_LAYER = 10**6
 """Where edits of the logits begin: behind every block."""
@@ -177,9 +181,12 @@ def _branched(
 ) -> _Found:
     readout = readout_of(begun.model)
     found = _Found(reading.of_residual(begun.unedited, examples, readout))
-    for answer in begun.walk(cells):
-        metric = reading.of_residual(answer.residual, examples, readout)
-        found.values[answer.cell], found.moved[answer.cell] = metric, answer.moved.cpu()
+    with step(INTERVENING, len(cells)) as done:
+        for answer in begun.walk(cells):
+            metric = reading.of_residual(answer.residual, examples, readout)
+            found.values[answer.cell] = metric
+            found.moved[answer.cell] = answer.moved.cpu()
+            done(len(found.values))
     return found
 
 
@@ -196,16 +203,20 @@ def _run_in_chunks(
     if can_resume(model):
         wanted = {Site("resid_pre", layer) for layer in starts if layer != LAST_LAYER}
         residuals = activations(model, examples, sorted(wanted))
-    n_examples = len(examples.targets)
-    for start, numbers in starts.items():
-        for part in _parts(numbers, examples.tokens.numel(), reading.tokens_at_once):
-            chunk = _Chunk([cells[number] for number in part], n_examples)
-            residual = residuals.get(Site("resid_pre", start))
-            logits = chunk.logits(model, examples, residual, start, reading.at)
-            by_cell = torch.split(logits, n_examples)
-            metrics = [reading.of(rows, examples) for rows in by_cell]
-            found.values |= zip(part, metrics, strict=True)
-            found.moved |= zip(part, chunk.moved, strict=True)
+    n_examples, at_once = len(examples.targets), reading.tokens_at_once
+    parts = [
+        (start, part)
+        for start, numbers in starts.items()
+        for part in _parts(numbers, examples.tokens.numel(), at_once)
+    ]
+    for start, part in each(INTERVENING, parts):
+        chunk = _Chunk([cells[number] for number in part], n_examples)
+        residual = residuals.get(Site("resid_pre", start))
+        logits = chunk.logits(model, examples, residual, start, reading.at)
+        by_cell = torch.split(logits, n_examples)
+        metrics = [reading.of(rows, examples) for rows in by_cell]
+        found.values |= zip(part, metrics, strict=True)
+        found.moved |= zip(part, chunk.moved, strict=True)
 
 
 class _Chunk:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -18,7 +18,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from circuits.progress import Step, each, step
 from trained.errors import BadInput
+
+from .choices import SPREAD
 
 HUB_TIMEOUT = 5.0
 """Seconds until a hub that does not answer counts as out of reach."""
@@ -89,7 +92,7 @@ def _from_files(name: str, how: Loading, *, local: bool = True) -> tuple[Any, An
     common: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}
     if how.revision is not None:
         common["revision"] = how.revision
-    spread = {"device_map": "auto"} if how.device == "spread" else {}
+    spread = {"device_map": "auto"} if how.device == SPREAD else {}
     try:
         config = AutoConfig.from_pretrained(name, **common)
         if how.families:
@@ -97,7 +100,7 @@ def _from_files(name: str, how: Loading, *, local: bool = True) -> tuple[Any, An
             with torch.device("meta"):
                 family_of(AutoModelForCausalLM.from_config(config))
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
-        with _bars(shown=not local):
+        with _bars(download=not local):
             hf = AutoModelForCausalLM.from_pretrained(
                 name, dtype=how.dtype, use_safetensors=True, **spread, **common
             )
@@ -111,18 +114,31 @@ def _from_files(name: str, how: Loading, *, local: bool = True) -> tuple[Any, An
 
 
 @contextmanager
-def _bars(*, shown: bool) -> Iterator[None]:
-    """The library's progress bars, only where something takes long."""
+def _bars(*, download: bool = False) -> Iterator[None]:
+    """Our words in the place of transformers' bars, but for those of a download."""
+    from transformers import modeling_gguf_pytorch_utils as gguf
     from transformers.utils import logging
 
+    if download:
+        yield
+        return
     before = logging.is_progress_bar_enabled()
-    if not shown:
-        logging.disable_progress_bar()
+    logging.disable_progress_bar()
+    hook = logging.set_tqdm_hook(lambda _bar, given, named: _told(*given, **named))
+    # This one is not among those that the hook replaces.
+    gguf.tqdm, bar = _told, gguf.tqdm
     try:
         yield
     finally:
+        logging.set_tqdm_hook(hook)
+        gguf.tqdm = bar
         if before:
             logging.enable_progress_bar()
+
+
+def _told(items: Iterable[Any], desc: str = "", **_other: Any) -> Iterator[Any]:
+    """What transformers goes through, with how far it is."""
+    return each(desc.rstrip(".").lower(), list(items))
 
 
 def _require_hub(name: str) -> None:
@@ -164,7 +180,8 @@ def converted(gguf: Path, dtype: torch.dtype, *, sha256: str | None = None) -> P
     precision = str(dtype).removeprefix("torch.")
     folder = cache_folder() / f"{gguf.stem}-{digest[:16]}-{precision}"
     if not folder.is_dir():
-        _convert(gguf, dtype, folder)
+        with step(f"converting {gguf.name}, once:", sum(SHARES.values())) as at:
+            _convert(gguf, dtype, folder, at)
     return folder
 
 
@@ -173,41 +190,50 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _convert(gguf: Path, dtype: torch.dtype, folder: Path) -> None:
+SHARES = {"vocabulary": 7, "weights": 12, "file": 1}
+"""Seconds that the parts of a conversion take; measured on SmolLM2 and one core."""
+
+
+def _convert(gguf: Path, dtype: torch.dtype, folder: Path, at: Step) -> None:
     """Write the directory beside its place, then move it there in one step."""
     if find_spec("gguf") is None:
         raise BadInput(f"reading {gguf.name} needs the package gguf: {REMEDY}")
     try:
-        model, tokenizer = _read(gguf, dtype)
+        model, tokenizer = _read(gguf, dtype, at)
     except Exception as error:
         # What a reader raises on a broken file is anybody's guess.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInput(f"cannot read {gguf}: {reason}") from error
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    written = SHARES["vocabulary"] + SHARES["weights"]
+    at(written, f"writing {size / 1e6:.0f} MB to {folder.parent}")
     try:
-        model.save_pretrained(partial)
+        with _bars():
+            model.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
         _publish(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _read(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+def _read(gguf: Path, dtype: torch.dtype, at: Step) -> tuple[Any, Any]:
     """The dense model and the tokenizer that a GGUF file holds."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     source = {"gguf_file": gguf.name, "local_files_only": True}
+    at(0, "reading its vocabulary")
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
     if _begins_with_bos(gguf) and tokenizer.bos_token is not None:
         # As the model was trained; transformers leaves it out.
         tokenizer.add_bos_token = True
-    packed = AutoModelForCausalLM.from_pretrained(
-        gguf.parent,
-        dtype=dtype,
-        quantization_config=GgufConfig(dequantize=True),
-        **source,
-    )
+    at(SHARES["vocabulary"], "reading its weights")
+    how = GgufConfig(dequantize=True)
+    with _bars():
+        packed = AutoModelForCausalLM.from_pretrained(
+            gguf.parent, dtype=dtype, quantization_config=how, **source
+        )
     # transformers refuses to save a model that came from GGUF, though its weights
     # are dense by now: a fresh model of the same configuration takes them over.
     with torch.device("meta"):

@@ -10,21 +10,15 @@ from typing import Any
 
 import torch
 
+from circuits.progress import step
 from trained.device import device_named
-from trained.errors import unknown
 
 from .adapters import adapted, base_of, require_adapter
+from .choices import SPREAD, check_backend, full_dtype
 from .contract import check_model
 from .files import Loading, load
 from .language_model import LanguageModel, from_bridge, from_hf, run_hf
 from .language_model import behind as behind
-
-BACKENDS = ("hf", "bridge", "nnsight")
-DTYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
 
 
 def open(
@@ -54,22 +48,22 @@ def open(
         adapter: the folder of a PEFT adapter for the model.
         merged: whether the adapter is added to the weights, or stays beside them.
     """
-    if backend not in BACKENDS:
-        raise unknown("backend", backend, BACKENDS)
+    check_backend(backend)
     precision = dtype_named(dtype)
-    place = device if device == "spread" else device_named(device)
+    place = device if device == SPREAD else device_named(device)
     how = Loading(precision, place, families=backend != "bridge")
     name = str(name_or_path)
     if adapter is None and (base := base_of(Path(name).expanduser())) is not None:
         name, adapter = base, name
     if adapter is not None:
         require_adapter(Path(adapter).expanduser())
-    hf, tokenizer = load(name, how)
-    if adapter is not None:
-        hf = adapted(hf, Path(adapter).expanduser(), merged=merged)
-        name = f"{name} with {Path(adapter).name}"
-    model = opened(name, hf, tokenizer, backend)
-    check_model(model)
+    with step(f"opening {name}"):
+        hf, tokenizer = load(name, how)
+        if adapter is not None:
+            hf = adapted(hf, Path(adapter).expanduser(), merged=merged)
+            name = f"{name} with {Path(adapter).name}"
+        model = opened(name, hf, tokenizer, backend)
+        check_model(model)
     return model
 
 
@@ -80,8 +74,7 @@ def wrap(
 
     `bridge` and `nnsight` work on a copy: they would rebuild the caller's model.
     """
-    if backend not in BACKENDS:
-        raise unknown("backend", backend, BACKENDS)
+    check_backend(backend)
     if backend != "hf":
         hf = copy.deepcopy(hf)
     return opened(name, hf, tokenizer, backend)
@@ -110,9 +103,8 @@ def dtype_named(dtype: str | torch.dtype) -> torch.dtype:
     """The type of weights that a name stands for."""
     if isinstance(dtype, torch.dtype):
         return dtype
-    if dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
-    return DTYPES[dtype]
+    found: torch.dtype = getattr(torch, full_dtype(dtype))
+    return found
 
 
 def opened(name: str, hf: Any, tokenizer: Any, backend: str) -> LanguageModel:

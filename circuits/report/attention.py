@@ -1,6 +1,7 @@
 """Where trained heads look: what the page's attention view is fed with."""
 
 import base64
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from trained.task import Batch
 
 LEVELS = 255
 """Weights are stored in bytes, so they are exact to 1/255."""
+
+CODED = 100_000
+"""From here on a token is the code of a whole clause: its place says more."""
 
 MOST_WEIGHTS = 150_000
 """Of one study: as many bytes of the page."""
@@ -89,14 +93,16 @@ def packed(weights: torch.Tensor) -> str:
 
 def labels(prompt: Batch) -> list[str]:
     """The tokens of a prompt, each with the roles that name its position."""
-    roles: dict[int, list[str]] = {}
+    roles: dict[int, list[str]] = defaultdict(list)
     for name, places in prompt.roles.items():
         for place in places[0].tolist():
-            roles.setdefault(place, []).append(name)
+            roles[place].append(name)
     tokens = prompt.tokens[0].tolist()
     # Where several roles name a position, the last is the most particular.
-    named = [(token, roles.get(place, [""])[-1]) for place, token in enumerate(tokens)]
-    return [f"{token} {role}".strip() for token, role in named]
+    return [
+        " ".join((str(token) if token < CODED else f"{place + 1}.", *roles[place][-1:]))
+        for place, token in enumerate(tokens)
+    ]
 
 
 def _fitted(names: Sequence[str], size: int, axis: str) -> list[str]:

@@ -16,8 +16,9 @@ from rich.table import Table
 from circuits.claims import Verdict, judge
 from circuits.confirm import confirm_lab
 from circuits.lab import Lab
+from circuits.progress import each
 from circuits.study import Study, Substitute
-from trained.training import threads
+from trained.threads import threads
 
 NULLS = (
     Substitute("untrained", "null", lambda lab: lab.untrained()),
@@ -133,14 +134,18 @@ class Calibration:
 def calibrate(lab: Lab) -> Calibration:
     """Judge every claim of a study on its lab and on every substitute for it."""
     study: Study = lab.study
-    claims = study.claims_at(lab.config)
+    claims, title = study.claims_at(lab.config), f"{study.slug}: judging on"
     with threads(1):
         judged = tuple(
             (substitute, tuple(judge(claim, absent) for claim in claims))
-            for substitute in (*NULLS, *study.substitutes)
+            for substitute in each(title, (*NULLS, *study.substitutes), _name)
             for absent in [substitute.make(lab)]
         )
     return Calibration(study.slug, confirm_lab(lab).verdicts, judged)
+
+
+def _name(substitute: Substitute) -> str:
+    return substitute.name
 
 
 def print_calibrations(page: Console, found: Sequence[Calibration]) -> None:

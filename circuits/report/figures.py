@@ -4,7 +4,7 @@ import csv
 import inspect
 import io
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,20 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from circuits.claims import NotTested
-from circuits.lab import Lab
+from circuits.lab import Lab, LanguageLab
+from circuits.progress import each
+from probes.figures.finish import SVG, fit_titles
 from trained.config import as_dict
 from trained.errors import BadInput
 
 LARGEST = 400_000
 """Bytes of an SVG; a larger one has so many marks that they are drawn as an image."""
+
+WIDE = 9.0
+"""Inches; wider figures take a whole row of the page."""
 
 SIZES = 4
 """Sizes of the configuration that a caption names."""
@@ -41,6 +47,8 @@ class Drawn:
     svg: str
     numbers: str
     """What the axes show, as CSV."""
+    wide: bool = False
+    """Whether half of the page would be too narrow to read it."""
 
     @property
     def uri(self) -> str:
@@ -48,36 +56,56 @@ class Drawn:
         return f"data:image/svg+xml;base64,{b64encode(self.svg.encode()).decode()}"
 
 
-def draw_all(lab: Lab) -> Iterator[Drawn]:
-    """Every figure that the run has the models for."""
-    for kind, draw in lab.study.figures.items():
+def draw_all(lab: Lab | LanguageLab) -> Iterator[Drawn]:
+    """Every figure that what is stored suffices for."""
+    kinds = list(lab.figures.items())
+    for kind, draw in each(f"{lab.study.slug}: drawing", kinds, lambda one: one[0]):
         try:
             figure = draw(lab)
         except (BadInput, NotTested):
             continue
-        yield drawn(kind, figure, about(draw) or kind, made(lab))
+        yield drawn(kind, figure, about(draw) or kind, made(lab, figure))
 
 
 def about(draw: Callable[[Any], Figure]) -> str:
-    """What a figure shows, as its function says."""
-    return (inspect.getdoc(draw) or "").split("\n\n")[0].replace("\n", " ")
+    """What a figure shows and what the paper says of it, as its function says."""
+    return " ".join((inspect.getdoc(draw) or "").split())
 
 
 def drawn(kind: str, figure: Figure, about: str, origin: str = "") -> Drawn:
     """A figure as SVG, with its numbers."""
-    return Drawn(kind, about, origin, as_svg(figure), as_csv(figure))
+    fit_titles(figure)
+    wide = bool(figure.get_figwidth() > WIDE)
+    return Drawn(kind, about, origin, as_svg(figure), as_csv(figure), wide)
 
 
-def made(lab: Lab) -> str:
-    """What a caption says of the run: preset, seeds and the first sizes."""
-    sizes = [
-        f"{name} {value:g}"
-        for name, value in as_dict(lab.config).items()
+def made(lab: Lab | LanguageLab, figure: Figure) -> str:
+    """What a caption says of the run or model: preset, seeds and sizes.
+
+    A figure that is made from something else says so in its label.
+    """
+    if own := str(figure.get_label()):
+        return own
+    if isinstance(lab, LanguageLab):
+        return lab.origin
+    sizes = {
+        name: value
+        for name, value in _flat(as_dict(lab.config))
         if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
+    }
+    shown = lab.study.sizes or [name for name in sizes if "." not in name][:SIZES]
     seeds = ", ".join(map(str, lab.seeds))
-    parts = [f"preset {lab.run.manifest['preset']}", f"seeds {seeds}", *sizes[:SIZES]]
-    return "; ".join(parts)
+    parts = [f"preset {lab.run.manifest['preset']}", f"seeds {seeds}"]
+    return "; ".join((*parts, *(f"{name} {sizes[name]:g}" for name in shown)))
+
+
+def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys as `--set` takes them, and their values."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def as_svg(figure: Figure) -> str:
@@ -93,7 +121,7 @@ def as_svg(figure: Figure) -> str:
 
 def _svg(figure: Figure) -> str:
     file = io.StringIO()
-    with rc_context({"svg.hashsalt": "reasonscope", "svg.fonttype": "none"}):
+    with rc_context(SVG):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
@@ -107,7 +135,7 @@ def as_csv(figure: Figure) -> str:
         # A colour bar repeats what its panel has.
         if axes.get_label() == "<colorbar>":
             continue
-        panel = axes.get_title() or str(place)
+        panel = " ".join(axes.get_title().split()) or str(place)
         for series, x, y, value in (*_lines(axes), *_bars(axes), *_grids(axes)):
             writer.writerow((panel, series, *map(_short, (x, y, value))))
     return file.getvalue()
@@ -118,13 +146,39 @@ def _short(value: Any) -> Any:
 
 
 def _lines(axes: Axes) -> Iterator[tuple[str, Any, Any, Any]]:
+    rows = _rows(axes)
     for line in axes.lines:
-        for x, y in np.column_stack(line.get_data()).tolist():
-            yield _name(line), x, y, ""
-    for points in axes.collections:
-        if isinstance(points, PathCollection):
-            for x, y in np.asarray(points.get_offsets()).tolist():
-                yield _name(points), x, y, ""
+        points = np.column_stack(line.get_data()).tolist()
+        if line.get_transform() != axes.transData:
+            # Across the whole panel: a level if it has a name, else decoration.
+            yield from _level(_name(line), points)
+            continue
+        for x, y in points:
+            yield _name(line), x, _row(rows, y), ""
+    for collection in axes.collections:
+        if isinstance(collection, PathCollection):
+            for x, y in np.asarray(collection.get_offsets()).tolist():
+                yield _name(collection), x, _row(rows, y), ""
+
+
+def _level(name: str, points: list[Any]) -> Iterator[tuple[str, Any, Any, Any]]:
+    (x, y), (other, _) = points
+    if name:
+        yield (name, x, "", "") if x == other else (name, "", y, "")
+
+
+def _row(rows: Mapping[int, str], y: Any) -> Any:
+    return rows.get(round(y), y) if rows else y
+
+
+def _rows(axes: Axes) -> dict[int, str]:
+    """The names of rows of dots; none where the axis has numbers."""
+    named, places = axes.yaxis.get_major_formatter(), axes.get_yticks().tolist()
+    if not isinstance(named, FuncFormatter):
+        return {}
+    # Not the labels: panels side by side show them once.
+    texts = {int(place): named(place) for place in places if place == int(place)}
+    return {place: " ".join(str(text).split()) for place, text in texts.items()}
 
 
 def _bars(axes: Axes) -> Iterator[tuple[str, Any, Any, Any]]:

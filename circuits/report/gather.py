@@ -1,21 +1,24 @@
 """What the page is made from: runs, shipped runs and verdict files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from circuits.claims import digest
-from circuits.confirm import confirm_lab, open_lab
+from circuits.confirm import confirm_lab, opened
 from circuits.lab import Lab
+from circuits.language import VERDICTS, judged_in
+from circuits.progress import each
 from circuits.results import file_of
 from circuits.study import STUDIES, find
 from circuits.training import code_hash
-from trained.store import name_of, open_run, read_json, shipped_names
+from trained.store import name_of, read_json
+from trained.zoo import shipped_names
 
 from .attention import attention_views
 from .figures import draw_all
 from .files import read_objects
-from .mechanisms import MECHANISMS
 from .page import Paper
 from .verdicts import judged
 
@@ -27,20 +30,36 @@ def default_targets() -> list[str]:
     return [*shipped, *(str(file) for file in language if file.is_file())]
 
 
+def papers(targets: Sequence[str]) -> list[Paper]:
+    """What the page shows of runs, zoo names and verdict files."""
+    # All are opened before any is judged, so that a bad one costs no minutes.
+    opened = [open_target(target) for target in targets]
+    found: list[Paper] = []
+    for one in each("report:", opened):
+        found += one if isinstance(one, list) else [from_lab(one)]
+    return found
+
+
 def open_target(target: str) -> Lab | list[Paper]:
-    """A run or zoo name, opened but not measured yet; or what a verdict file shows."""
+    """A run, opened but not measured yet; or what needs no measuring."""
     if Path(target).is_file():
         return list(_from_file(Path(target)))
-    return open_lab(open_run(target))
+    lab = opened(target)
+    if isinstance(lab, Lab):
+        return lab
+    # What `confirm --model` left behind has its verdicts.
+    (paper,) = _from_file(judged_in(Path(target)))
+    return [replace(paper, figures=tuple(draw_all(lab)), where=target)]
 
 
 def _from_file(file: Path) -> Iterator[Paper]:
     for one in read_objects(file):
         known = judged(one, str(file))
+        study = find(known.study) if known.study in STUDIES else None
         yield Paper(
             known,
-            title_of(known.study),
-            MECHANISMS.get(known.study, ""),
+            title=study.title if study else known.study,
+            mechanism=study.mechanism if study else "",
             where=str(file),
         )
 
@@ -52,7 +71,7 @@ def from_lab(lab: Lab) -> Paper:
     return Paper(
         judged=judged(verdicts_of(lab), name, target=name),
         title=lab.study.title,
-        mechanism=MECHANISMS.get(lab.study.slug, ""),
+        mechanism=lab.study.mechanism,
         figures=tuple(draw_all(lab)),
         attention=tuple(attention_views(lab)),
         where=name,
@@ -61,7 +80,7 @@ def from_lab(lab: Lab) -> Paper:
 
 def verdicts_of(lab: Lab) -> dict[str, Any]:
     """Those stored beside a run if claims and code are still the same, else new."""
-    file = lab.run.path / "verdicts.json"
+    file = lab.run.path / VERDICTS
     if file.is_file():
         kept: dict[str, Any] = read_json(file)
         claims = digest(lab.study.claims_at(lab.config))
@@ -69,8 +88,3 @@ def verdicts_of(lab: Lab) -> dict[str, Any]:
         if made == (claims, code_hash(lab.study)):
             return kept
     return confirm_lab(lab).as_dict()
-
-
-def title_of(slug: str) -> str:
-    """The paper's title where the study is one of ours."""
-    return find(slug).title if slug in STUDIES else slug

@@ -40,8 +40,12 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(page: Console, line: str, *, style: str = "") -> None:
-    """Print a line as it is: brackets in a name or prompt are no markup."""
-    page.print(Text(line, style=style), soft_wrap=True)
+    """Print a line as it is: brackets in a name or prompt are no markup.
+
+    On a terminal it breaks between words; a path stays whole, to be copied.
+    """
+    whole = not page.is_terminal or " " not in line.strip()
+    page.print(Text(line, style=style), soft_wrap=whole)
 
 
 def print_confirmation(
@@ -63,7 +67,8 @@ def print_tree(page: Console, found: Judged, where: str, *, verbose: bool) -> No
     """
     took = "" if found.seconds is None else f", {found.seconds:.0f} s"
     seeds = f"{len(found.seeds)} seeds"
-    say(page, f"{found.study}, preset {found.preset}, {seeds}{took}, {where}")
+    on = f", {found.model}" if found.model not in ("", where) else ""
+    say(page, f"{found.study}, preset {found.preset}, {seeds}{took}{on}, {where}")
     for line in score_lines(found):
         say(page, line, style="bold")
     for branch in found.branches:

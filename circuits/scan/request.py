@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from circuits.datasets.dataset import Dataset
+from circuits.models.choices import check_backend, check_place
 from circuits.sites import Kind, Site
-from circuits.study import check_device
 from trained.errors import BadInput, unknown
 
 SIGNALS = ("lens", "attention", "alignment", "patching", "attribution")
@@ -13,9 +13,6 @@ STATES: tuple[Kind, ...] = (
     *("attn_out", "mlp_out", "mlp_act"),
 )
 """Sites whose activations at the roles can be stored: `resid_post:12`."""
-
-BACKENDS = ("hf", "bridge", "nnsight")
-DTYPES = ("float32", "float16", "bfloat16")
 
 NEEDS = {
     "lens": ("answers", "answer"),
@@ -53,10 +50,8 @@ class Settings:
             raise BadInput("--signals: name at least one signal, and none twice")
         for signal in self.signals:
             site_of(signal)
-        if self.backend not in BACKENDS:
-            raise unknown("backend", self.backend, BACKENDS)
-        if self.device != "spread":
-            check_device(self.device)
+        check_backend(self.backend)
+        check_place(self.device)
         for name in ("batch_tokens", "threads"):
             if getattr(self, name) < 1:
                 raise BadInput(

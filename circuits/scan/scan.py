@@ -18,10 +18,11 @@ from circuits.inspection.encoding import encode
 from circuits.models.language_model import LanguageModel
 from circuits.models.open import behind
 from circuits.models.open import open as open_model
+from circuits.progress import Step, step
 from trained.errors import BadInput, Incomplete, in_a_line
 from trained.files import sweep, write_json
-from trained.groups import threads
 from trained.lock import owned
+from trained.threads import threads
 from trained.workers import Executor, Processes, Result
 
 from .folder import SUMMARY, begin, file_of, identity, is_done, shards
@@ -88,7 +89,7 @@ def scan(
         workers: how many processes measure shards, each with a copy of the model that
             is given by name; 1 is this one. None for one per core as far as copies fit
             into the memory; or an executor.
-        progress: is told how many prompts are done.
+        progress: is also told how many prompts are done.
         **options: further `Settings`: `batch_tokens=1024`, `threads=1`, `seed=0`; of a
             model that is given by name, `dtype`, `device` and `backend`.
     """
@@ -108,13 +109,14 @@ def scan(
     with owned(folder, work="scanning"):
         sweep(folder)
         begin(folder, made_of)
-        left = _Left(folder, tasks, progress or _silent)
-        if executor is None:
-            left.measure(opened)
-        else:
-            # Every worker has a copy of its own.
-            del opened
-            left.hand_out(executor)
+        with step("scan: prompt", len(dataset)) as done:
+            left = _Left(folder, tasks, _both(done, progress))
+            if executor is None:
+                left.measure(opened)
+            else:
+                # Every worker has a copy of its own.
+                del opened
+                left.hand_out(executor)
         summary = {**about, **summarised(folder, settings, len(tasks))}
         write_json(folder / SUMMARY, summary)
     return Scan(folder, summary)
@@ -141,8 +143,15 @@ def _fitting(model: LanguageModel, n_threads: int) -> int:
     return max(1, min((os.cpu_count() or 1) // n_threads, memory // 2 // size))
 
 
-def _silent(_done: int, _total: int) -> None:
-    pass
+def _both(done: Step, progress: Progress | None) -> Progress:
+    """What tells us, and whoever wants to be told."""
+
+    def tell(n: int, total: int) -> None:
+        done(n)
+        if progress is not None:
+            progress(n, total)
+
+    return tell
 
 
 def _opened(name: str, settings: Settings) -> LanguageModel:

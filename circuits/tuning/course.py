@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from circuits.progress import Step, step
 from trained.errors import Incomplete
 from trained.seeding import generator
-from trained.state import StateFiles
+from trained.state import StateFiles, below
 
-from .keeper import Tell, silent
 from .optimiser import LeanAdamW
 from .settings import Tuning
 
@@ -26,7 +26,6 @@ SAVE_SECONDS = 60.0
 """Work that is lost at most when it is killed; more where saving itself takes long."""
 SAVE_COST = 20.0
 """Saving happens so many times as rarely as it takes long."""
-TELL_SECONDS = 20.0
 
 Loss = Callable[[Tensor], tuple[Tensor, int]]
 """Numbers of rows -> the sum of their losses, and of how many."""
@@ -58,7 +57,6 @@ class Course:
         tuning: how.
         seed: of the order of rows.
         folder: where its state is kept; None: it is not.
-        tell: is told how far it is.
         after: phase -> what is measured at its end.
         watch: step of a phase -> what is measured every so many steps.
         watch_every: that many.
@@ -69,7 +67,6 @@ class Course:
     tuning: Tuning
     seed: int
     folder: Path | None = None
-    tell: Tell = silent
     after: Callable[[int], Seen] = nothing
     watch: Callable[[int], Seen] = nothing
     watch_every: int = 0
@@ -84,7 +81,7 @@ class Course:
 
     def run(self, phases: list[Phase]) -> None:
         """Train through all phases, or what is left of them."""
-        self._saved = self._told = time.monotonic()
+        self._saved = time.monotonic()
         self._cost = 0.0
         self._files = StateFiles(self.folder) if self.folder else None
         state = self._load()
@@ -92,9 +89,10 @@ class Course:
             phase = phases[self._index]
             optimiser = self._optimiser()
             if state is not None:
-                optimiser.load(_below("optimiser/", state), self._step)
+                optimiser.load(below("optimiser/", state), self._step)
                 state = None
-            self._run(phase, optimiser)
+            with step(f"{self.name}, {phase.name}: step", phase.steps) as taken:
+                self._run(phase, optimiser, taken)
             self.found |= self.after(self._index)
             self._index, self._step = self._index + 1, 0
 
@@ -107,8 +105,9 @@ class Course:
             seed=self.seed,
         )
 
-    def _run(self, phase: Phase, optimiser: LeanAdamW) -> None:
+    def _run(self, phase: Phase, optimiser: LeanAdamW, taken: Step) -> None:
         while self._step < phase.steps:
+            taken(self._step)
             started = time.monotonic()
             self._take(phase, optimiser)
             self._step += 1
@@ -117,7 +116,6 @@ class Course:
             ):
                 self.watched.append(self.watch(self._step))
             self.seconds += time.monotonic() - started
-            self._say(phase)
             self._save_when_due(optimiser)
 
     def _take(self, phase: Phase, optimiser: LeanAdamW) -> None:
@@ -139,12 +137,6 @@ class Course:
         source = generator(self.seed, self.name, phase.name, "epoch", epoch)
         order = torch.randperm(phase.n_rows, generator=source)
         return order[place * size : (place + 1) * size]
-
-    def _say(self, phase: Phase) -> None:
-        if time.monotonic() - self._told < TELL_SECONDS:
-            return
-        self._told = time.monotonic()
-        self.tell(f"{self.name}, {phase.name}: step {self._step} of {phase.steps}")
 
     def _save_when_due(self, optimiser: LeanAdamW) -> None:
         pause = max(SAVE_SECONDS, SAVE_COST * self._cost)
@@ -177,10 +169,6 @@ class Course:
         self.found, self.watched = dict(place["found"]), list(place["watched"])
         self.seconds = place["seconds"]
         with torch.no_grad():
-            for name, tensor in _below("model/", state).items():
+            for name, tensor in below("model/", state).items():
                 self.parameters[name].copy_(tensor)
         return state
-
-
-def _below(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}

@@ -3,6 +3,8 @@
 A folder belongs to one model, one set of rows and one set of settings:
 
     manifest.json            what it belongs to
+    asked.json               the preset and the seeds that were last asked for
+    verdicts.json            what was judged, if all of it was
     <name>.safetensors       what was measured, with a hash of its content
     <name>/state-*           the state of what is under way; gone when it is measured
     <name>/model/            the tuned weights, where they were asked for
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from trained.errors import BadInput
 from trained.files import sweep
 from trained.lock import owned
 from trained.state import read_checked, write_checked
@@ -23,11 +26,9 @@ LANGUAGE = "language"
 
 Tensors = dict[str, Tensor]
 
-Tell = Callable[[str], None]
 
-
-def silent(_line: str) -> None:
-    """Is told how far things are, and says nothing."""
+class Missing(BadInput):
+    """What was asked of a folder that is only read, and is not in it."""
 
 
 class Keeper:
@@ -35,11 +36,11 @@ class Keeper:
 
     Attributes:
         path: the folder; None: nothing is kept.
-        tell: is told how far things are.
+        only_reads: whether what is not there is `Missing`, rather than measured.
     """
 
-    def __init__(self, path: Path | None = None, tell: Tell = silent) -> None:
-        self.path, self.tell = path, tell
+    def __init__(self, path: Path | None = None, *, only_reads: bool = False) -> None:
+        self.path, self.only_reads = path, only_reads
 
     def kept(
         self, name: str, make: Callable[[Path | None], Mapping[str, Tensor]]
@@ -56,9 +57,13 @@ class Keeper:
         file = folder.with_name(f"{folder.name}.safetensors")
         if file.exists():
             return read_checked(file)[0]
+        if self.only_reads:
+            raise Missing(f"{self.path}: '{name}' was not measured there")
         with owned(folder, work="measuring in"):
             sweep(folder)
-            found = {k: t.detach().cpu().contiguous() for k, t in make(folder).items()}
+            # Copies: two names may stand for one tensor, and a file takes no such.
+            made = {k: t.detach().cpu().contiguous() for k, t in make(folder).items()}
+            found = {k: t.clone() for k, t in made.items()}
             write_checked(file, found)
             for state in folder.glob("state-*"):
                 state.unlink()

@@ -13,9 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from circuits.models.borrowed import borrowed
 from trained.errors import BadInput
-from trained.facts import block_list
-from trained.finetuning import last_blocks
 
+from .resumed import block_list, last_blocks
 from .settings import Tuning
 
 
@@ -45,8 +44,7 @@ def trainable(hf: Any, tuning: Tuning, seed: int) -> Iterator[Trainable]:
         return
     chosen = dict(hf.named_parameters())
     if tuning.last is not None:
-        globs = last_blocks(hf, tuning.last)
-        starts = tuple(glob.removesuffix("*") for glob in globs)
+        starts = last_blocks(hf, tuning.last)
         chosen = {k: p for k, p in chosen.items() if k.startswith(starts)}
     if any(p.dtype == torch.float16 for p in chosen.values()):
         raise BadInput("float16 cannot be fine-tuned; open the model in bfloat16")

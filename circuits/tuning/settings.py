@@ -22,10 +22,13 @@ class Tuning:
     epochs: int = 10
     """Passes over the facts of every phase."""
     batch_size: int = 16
+    """Facts of a step, at most."""
     accumulate: int = 1
     """Parts that a batch is computed in, one after the other, to save memory."""
     lr: float = 2e-5
+    """AdamW's learning rate, constant."""
     weight_decay: float = 0.0
+    """Of AdamW; 0: none."""
     clip: float = 1.0
     """Largest norm of the gradient."""
     layers: str = "all"

@@ -16,22 +16,11 @@ from torch import Tensor
 
 from circuits.models.language_model import LanguageModel, behind
 from trained.errors import BadInput, unknown
-from trained.facts import (
-    Fact,
-    FactBatch,
-    ResumedBatch,
-    Scores,
-    answer_scores,
-    block_list,
-    encode,
-    resumed_loss,
-    run_frozen,
-)
-from trained.finetuning import Curriculum, Lists
 
 from .course import Course, Phase, Seen
-from .keeper import Tell, silent
+from .facts import Curriculum, Fact, FactBatch, Lists, Scores, answer_scores, encode
 from .parts import checkpointed, trainable
+from .resumed import ResumedBatch, block_list, resumed_loss, run_frozen
 from .settings import Tuning
 
 
@@ -81,7 +70,6 @@ def taught(
     lesson: Lesson | None,
     *,
     folder: Path | None = None,
-    tell: Tell = silent,
 ) -> Iterator[Taught]:
     """The model after a lesson; after the block it is what it was before.
 
@@ -89,7 +77,6 @@ def taught(
         model: what is trained, in place.
         lesson: on what, and how; None: on nothing.
         folder: where the state is kept, so that it can be taken up again.
-        tell: is told how far it is.
     """
     if lesson is None:
         yield Taught(model, {}, 0.0)
@@ -114,7 +101,6 @@ def taught(
             tuning,
             lesson.seed,
             folder,
-            tell,
             after,
         )
         recomputed = checkpointed(hf, _frozen(hf, tuning))
@@ -129,11 +115,6 @@ def taught(
             model.tokenizer.save_pretrained(folder / "model")
         name = f"{model.name} after {curriculum.name}"
         yield Taught(replace(model, name=name), course.found, course.seconds)
-
-
-def _phases(model: LanguageModel, lesson: Lesson) -> list[Phase]:
-    several = range(len(lesson.curriculum.phases))
-    return [_phase(model, lesson, index) for index in several]
 
 
 def _phase(model: LanguageModel, lesson: Lesson, index: int) -> Phase:

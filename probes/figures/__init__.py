@@ -22,12 +22,15 @@ from .curves import OKABE_ITO as OKABE_ITO
 from .curves import bars as bars
 from .curves import curve as curve
 from .curves import polar as polar
+from .dots import dot_rows as dot_rows
+from .dots import dots as dots
 from .finish import STYLES as STYLES
-from .finish import add_foot, fit_titles
+from .finish import SVG, add_foot, fit_titles, scale_text
+from .finish import shared_legend as shared_legend
 from .finish import styled as styled
 from .grids import attention_rows as attention_rows
 from .grids import heatmap as heatmap
-from .grids import limits_of
+from .grids import limits_of as limits_of
 from .grids import text_heatmap as text_heatmap
 from .naming import title
 
@@ -139,10 +142,11 @@ def save(
     title = next((ax.get_title() for ax in whole.axes if ax.get_title()), "")
     path.parent.mkdir(parents=True, exist_ok=True)
     add_foot(whole, foot)
+    scale_text(whole)
     fit_titles(whole)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".figure") as folder:
         draft = Path(folder) / path.name
-        with rc_context({"svg.hashsalt": "reasonscope", "svg.fonttype": "none"}):
+        with rc_context(SVG):
             whole.savefig(draft, dpi=dpi, metadata={"Title": title, stamp: None})
         draft.replace(path)
     return path

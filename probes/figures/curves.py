@@ -6,6 +6,7 @@ from itertools import combinations, cycle
 
 import torch
 from jaxtyping import Float64
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
@@ -51,8 +52,8 @@ def curve(
             is drawn if the measurement does not have that axis.
         ax: Where to draw.
     """
-    lines = _lines(measurement, hue)
-    blocks = [_samples(part, x, band) for _, _, part in lines]
+    lines = lines_of(measurement, hue)
+    blocks = [samples_of(part, x, band) for _, _, part in lines]
     ax = ax or new_axes(5.6, 3.8)
     labels = measurement.labels[x]
     numbers = [float(label) for label in labels if not isinstance(label, str)]
@@ -79,12 +80,14 @@ def curve(
 
 
 def _ring_sizes(means: Sequence[Float64[Tensor, " place"]]) -> list[float]:
-    """Sizes of the lines' markers: larger for the first where lines hide each other."""
-    whole = torch.stack(list(means))
-    near = 0.01 * float(whole.nan_to_num().max() - whole.nan_to_num().min()) + 1e-12
-    pairs = ((a - b).abs() for a, b in combinations(means, 2))
-    hidden = any((gap <= near).double().mean() > 0.5 for gap in pairs)
-    return [4 + 3.0 * hidden * (len(means) - 1 - index) for index in range(len(means))]
+    """Sizes of the lines' markers: larger for each later line that hides one."""
+    whole = torch.stack(list(means)).nan_to_num()
+    near = 0.01 * float(whole.max() - whole.min()) + 1e-12
+    above = [0] * len(means)
+    for one, other in combinations(range(len(means)), 2):
+        close = (means[one] - means[other]).abs() <= near
+        above[one] += bool(close.double().mean() > 0.5)
+    return [4 + 3.0 * count for count in above]
 
 
 def _spare_embedding(ax: Axes, heights: Float64[Tensor, "line place"]) -> None:
@@ -111,8 +114,8 @@ def bars(
     The mean over the axis `band` is the bar, its bootstrap interval the error bar;
     arguments as for `curve`.
     """
-    lines = _lines(measurement, hue)
-    blocks = [_samples(part, x, band) for _, _, part in lines]
+    lines = lines_of(measurement, hue)
+    blocks = [samples_of(part, x, band) for _, _, part in lines]
     labels = measurement.labels[x]
     ax = ax or new_axes(max(4.0, 0.5 * len(labels) * len(lines) + 2), 3.8)
     width = 0.8 / len(lines)
@@ -125,9 +128,10 @@ def bars(
         if block.shape[-1] > 1:
             ends = block.new_tensor([bootstrap_interval(row) for row in block]).mT
             error = torch.stack([mean - ends[0], ends[1] - mean]).clamp(min=0).numpy()
-            ax.errorbar(places, height, error, fmt="none", color="black", capsize=3)
+            ink = rcParams["text.color"]
+            ax.errorbar(places, height, error, fmt="none", color=ink, capsize=3)
             for values in block.mT.tolist():
-                ax.scatter(places, values, s=10, color="black", alpha=0.5, zorder=3)
+                ax.scatter(places, values, s=10, color=ink, alpha=0.5, zorder=3)
     ax.set_xticks(range(len(labels)), [drawable(str(label)) for label in labels])
     _finish_plot(ax, measurement, x, hue)
     return ax
@@ -147,7 +151,7 @@ def polar(
         hue: The axis that becomes colours.
         ax: Polar axes to draw on.
     """
-    lines = _lines(measurement, hue)
+    lines = lines_of(measurement, hue)
     blocks = [_pooled(part, "layer") for _, _, part in lines]
     ax = ax or Figure((5.6, 4.2), layout="constrained").add_subplot(projection="polar")
     if not isinstance(ax, PolarAxes):
@@ -161,16 +165,23 @@ def polar(
         ax.plot(block.mean(-1).numpy(), radii.numpy(), "-o", color=colour, label=name)
     widest = math.degrees(max(float(block.max()) for block in blocks))
     # No room for angles that do not occur; at least a quarter.
-    ax.set_thetamax(min(180, max(90, 30 * math.ceil(widest / 30))))
+    ax.set_thetamax(min(180, max(90, 15 * math.ceil(widest / 15))))
     ax.set_rlim(0, len(layers) + 0.3)
     ax.set_rticks(radii.tolist(), [str(label) for label in layers])
     ax.set_title(f"{title(measurement)}\nradius: layer, angle: degrees", fontsize=12)
     if hue:
-        ax.legend(title=hue, fontsize=9, loc="upper left", bbox_to_anchor=(1.05, 1.0))
+        ax.legend(
+            title=hue,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.08),
+            ncols=2,
+            fontsize=9,
+            frameon=False,
+        )
     return ax
 
 
-def _lines(
+def lines_of(
     measurement: Measurement, hue: str | None
 ) -> list[tuple[str | None, str, Measurement]]:
     """Legend entry, colour and part of the measurement for every label of `hue`."""
@@ -188,9 +199,10 @@ def _pooled(part: Measurement, axis: str) -> Float64[Tensor, "place sample"]:
     return values.flatten(1) if values.ndim > 1 else values[:, None]
 
 
-def _samples(
+def samples_of(
     part: Measurement, x: str, band: str | None
 ) -> Float64[Tensor, "place sample"]:
+    """The repetitions at every place on an axis; `ValueError` if axes are left."""
     extra = [axis for axis in part.axes if axis not in (x, band)]
     if extra:
         raise ValueError(f"{part!r}: select or average {extra} before drawing")

@@ -1,21 +1,22 @@
-"""The last touch on a figure: a style, titles that fit, a line of what made it."""
+"""The last touch on a figure: a style, one legend, titles that fit, what made it."""
 
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.text import Text
 
 _LIGHT, _DARK = "#e8e8e8", "#16181d"
 
 STYLES: dict[str, dict[str, Any]] = {
     "paper": {},
     "slides": {
-        "font.size": 14.0,
         "lines.linewidth": 2.5,
         "lines.markersize": 8.0,
         "axes.linewidth": 1.4,
@@ -38,11 +39,27 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 """Style -> settings of matplotlib. `paper` is the default look."""
 
+SVG: Any = {
+    "svg.hashsalt": "reasonscope",
+    "svg.fonttype": "none",
+    "font.sans-serif": ["DejaVu Sans"],
+}
+"""Settings of a saved SVG: the same each time, its text as text, which names the font
+that was measured instead of matplotlib's twelve (half of a small figure's size)."""
+
+TEXT_SCALE = {"slides": 1.35}
+"""Style -> how much larger letters are; figures grow by a third of that."""
+
+_scale: ContextVar[float] = ContextVar("text scale", default=1.0)
+
 FEWEST_LETTERS = 16
 """No line of a title is broken further."""
 
 FOOT_INCHES = 0.18
 """Height of the line at the foot."""
+
+LEGEND_POINTS = 9
+"""Font size of the legend that panels share."""
 
 
 @contextmanager
@@ -52,8 +69,32 @@ def styled(style: str) -> Iterator[None]:
         raise ValueError(f"unknown style {style!r}; valid: {', '.join(STYLES)}")
     # matplotlib lists the keys it knows as a type of its own.
     settings: Any = STYLES[style]
-    with rc_context(settings):
-        yield
+    before = _scale.set(TEXT_SCALE.get(style, 1.0))
+    try:
+        with rc_context(settings):
+            yield
+    finally:
+        _scale.reset(before)
+
+
+def scale_text(figure: Figure) -> None:
+    """Make the letters as large as the style wants them."""
+    factor = _scale.get()
+    if factor == 1:
+        return
+    ticks = {
+        axis: axis.get_ticklabels()
+        for ax in figure.axes
+        for axis in (ax.xaxis, ax.yaxis)
+    }
+    theirs = {id(label) for labels in ticks.values() for label in labels}
+    for axis, labels in ticks.items():
+        size = labels[0].get_fontsize() if labels else 10
+        axis.set_tick_params(labelsize=float(size) * factor)
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and id(text) not in theirs:
+            text.set_fontsize(float(text.get_fontsize()) * factor)
+    figure.set_size_inches(*(figure.get_size_inches() * (1 + (factor - 1) / 3)))
 
 
 def fit_titles(figure: Figure) -> None:
@@ -69,7 +110,8 @@ def fit_titles(figure: Figure) -> None:
             if letters < FEWEST_LETTERS:
                 break
             lines = (textwrap.fill(line, letters) for line in whole.splitlines())
-            ax.set_title("\n".join(lines))
+            # Not `set_title`, which would take back the size of the letters.
+            ax.title.set_text("\n".join(lines))
 
 
 def _room(figure: Figure, ax: Axes) -> float:
@@ -87,6 +129,26 @@ def _room(figure: Figure, ax: Axes) -> float:
     return float(box.width) * 1.12
 
 
+def shared_legend(figure: Figure, title: str | None = None, *, ncols: int = 4) -> None:
+    """One legend below all panels, which show the same series."""
+    entries: dict[str, Any] = {}
+    for ax in figure.axes:
+        handles, labels = ax.get_legend_handles_labels()
+        for label, handle in zip(labels, handles, strict=True):
+            entries.setdefault(label, handle)
+        if own := ax.get_legend():
+            own.remove()
+    figure.legend(
+        list(entries.values()),
+        list(entries),
+        title=title,
+        loc="outside lower center",
+        ncols=ncols,
+        fontsize=LEGEND_POINTS,
+        frameon=False,
+    )
+
+
 def add_foot(figure: Figure, text: str) -> None:
     """Say below the panels what the figure was made from."""
     if not text:
@@ -97,4 +159,7 @@ def add_foot(figure: Figure, text: str) -> None:
         engine.set(rect=(0.0, height, 1.0, 1.0 - height))
     else:
         figure.subplots_adjust(bottom=figure.subplotpars.bottom + height)
+    for legend in figure.legends:
+        # In units of its font size; an anchor would end the room that is kept for it.
+        legend.borderaxespad += 72 * FOOT_INCHES / LEGEND_POINTS
     figure.text(0.995, 0.2 * height, text, ha="right", va="bottom", size=6, alpha=0.6)

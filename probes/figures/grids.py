@@ -52,15 +52,22 @@ def heatmap(
     return ax
 
 
-def attention_rows(measurement: Measurement, ax: Axes | None = None) -> Axes:
+def attention_rows(
+    measurement: Measurement, ax: Axes | None = None, *, top: float | None = None
+) -> Axes:
     """Attention rows with the weight written in every cell; keys across.
 
     Takes one row (`key`) or several (any axis, then `key`). Colours start at 0; a key
     that a row cannot attend to is not-a-number and stays blank.
+
+    Args:
+        measurement: What is drawn.
+        ax: Where to draw.
+        top: Where colours end, to share them with others; None: at the largest weight.
     """
     grid = _grid(measurement, n_axes=(1, 2))
     ax = ax or new_axes(grid.shape[1] * 0.62 + 2, grid.shape[0] * 0.5 + 1.5)
-    top = max(float(grid.nan_to_num().max()), 1e-12)
+    top = top or max(float(grid.nan_to_num().max()), 1e-12)
     image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=0, vmax=top)
     for row, weights in enumerate(grid.tolist()):
         for column, weight in enumerate(weights):

@@ -16,6 +16,7 @@ from trained import store
 from trained.errors import BadInput, Incomplete
 from trained.store import Run, write_json
 from trained.workers import Processes, tried
+from trained.zoo import shipped_names
 
 
 @pytest.fixture
@@ -164,5 +165,5 @@ def test_a_confirmation_shows_itself_in_a_notebook(run: Run) -> None:
 
 
 def test_a_shipped_run_is_told_from_ones_own(run: Run) -> None:
-    assert store.is_shipped(store.shipped(store.shipped_names()[0]))
+    assert store.is_shipped(store.shipped(shipped_names()[0]))
     assert not store.is_shipped(run)

@@ -4,7 +4,7 @@ from dataclasses import is_dataclass, replace
 
 import pytest
 
-from circuits.study import STUDIES, Study, find
+from circuits.study import STUDIES, Study, find, first_line, loaded
 from tests import toy
 from trained.config import as_dict
 from trained.errors import BadInput
@@ -84,6 +84,14 @@ def test_claims_about_language_models_carry_their_studys_name(ours: Study) -> No
     claims = ours.language_claims(settings)
     assert claims
     assert all(".llm." in claim.id for claim in claims)
+
+
+def test_what_a_figure_shows_is_read_as_python_would(ours: Study) -> None:
+    tables = (ours.figures_part, ours.needs_language().figures_part)
+    for part in (part for table in tables for part in table.values()):
+        line = first_line(part)
+        assert line
+        assert line == loaded(part).__doc__.split("\n")[0] == first_line(loaded(part))
 
 
 def test_the_arms_of_a_study_have_names_of_their_own(ours: Study) -> None:

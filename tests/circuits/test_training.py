@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from circuits.results import arm_seconds
 from circuits.study import Request, find
 from circuits.training import (
+    _Left,
     arms_left,
     prepare,
     source_hash,
@@ -43,6 +45,16 @@ def test_a_prepared_run_holds_all_that_was_asked_for(request_for: Request) -> No
     assert run.path.name.startswith("toy-quick-")
     expected = toy.Config(width=5, head=toy.Head(3))
     assert toy.STUDY.config_of(manifest["config"]) == expected
+
+
+def test_what_may_cost_digits_is_another_run_and_says_so(request_for: Request) -> None:
+    exact, half = prepare(request_for), prepare(replace(request_for, fast=("bf16",)))
+    assert half.path != exact.path
+    assert half.manifest["fast"] == ["bf16"]
+    for run in (exact, half):
+        train_run(run)
+    weights = [run.weights("net") for run in (exact, half)]
+    assert any(not torch.equal(w, weights[1][k]) for k, w in weights[0].items())
 
 
 def test_without_seeds_the_presets_number_is_used(request_for: Request) -> None:
@@ -113,6 +125,35 @@ def test_only_what_is_missing_is_trained(request_for: Request) -> None:
     assert first.names == list(NAMES)
     assert second.names == []
     assert arms_left(run) == []
+
+
+class Interrupted(Observer):
+    def on_step(self, arm: Arm, step: int, losses: torch.Tensor) -> None:  # noqa: ARG002
+        if step == arm.steps // 2:
+            raise KeyboardInterrupt
+
+
+def test_how_far_training_is_can_be_read_off_the_run(request_for: Request) -> None:
+    run = prepare(request_for)
+    arms = arms_left(run)
+    left = _Left(run, arms)
+    assert left.trained() == (0, "0 of 2 arms")
+    engine = Engine(batching="vmap", save_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, arms, engine=engine, observer=Interrupted())
+    done, words = left.trained()
+    steps = arms[0].steps
+    assert done == pytest.approx(steps // 2 / steps)
+    assert words == "0 of 2 arms"
+    train_run(run)
+    assert left.trained() == (left.total, "2 of 2 arms")
+
+
+def test_arms_count_by_what_they_took_in_a_stored_run() -> None:
+    took = arm_seconds("recall", "quick")
+    assert took != arm_seconds("recall", "paper")
+    assert all(seconds > 0 for seconds in took.values())
+    assert arm_seconds("toy", "quick") == {}
 
 
 def started(out: Path) -> tuple[Run, list[Arm]]:

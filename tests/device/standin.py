@@ -151,7 +151,9 @@ def _index(index: Any) -> Any:
     """Lists in an index as tensors."""
     if isinstance(index, tuple):
         return tuple(map(_index, index))
-    return torch.tensor(index) if isinstance(index, list) else index
+    if not isinstance(index, list):
+        return index
+    return torch.tensor(index) if index else torch.empty(0, dtype=torch.long)
 
 
 @contextmanager

@@ -85,11 +85,10 @@ def _after_training(
 
 
 def killed_library(folder: Path, tries: int) -> Iterator[Row]:
-    """Library runs that save at every step."""
+    """Work by the library that saves at every step."""
     source = random.Random(1)
     for name, work in LIBRARY.items():
-        work(str(folder / name / "whole"))
-        whole = hashes(Run.open(folder / name / "whole"))
+        whole = work(str(folder / name / "whole"))
         row = Row(f"{name}, SIGKILL")
         for index in range(tries):
             path = folder / name / str(index)
@@ -97,14 +96,13 @@ def killed_library(folder: Path, tries: int) -> Iterator[Row]:
                 [sys.executable, "-c", _call(work.__name__, path)],
                 signal.SIGKILL,
                 "parent",
-                ready=lambda path=path: any(path.glob("*/group-0/state-0*")),
+                ready=lambda path=path: any(path.rglob("state-0*")),
                 pause=source.uniform(0.0, 2.0),
             )
-            work(str(path))
-            run, complaints = Run.open(path), list(found.complaints)
-            if hashes(run) != whole:
+            again, complaints = work(str(path)), list(found.complaints)
+            if again.files != whole.files:
                 complaints.append("the bits are not those of the unbroken run")
-            row.add(found.said, complaints + litter(run))
+            row.add(found.said, complaints + again.odd)
         yield row
 
 

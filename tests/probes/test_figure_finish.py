@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from probes.figures import STYLES, save, styled
+from probes.figures import STYLES, save, shared_legend, styled
 from probes.figures.finish import add_foot, fit_titles
 
 
@@ -58,9 +58,42 @@ def test_a_style_holds_inside_its_block_only() -> None:
         dark = panels("mass")
     light = panels("mass")
     assert dark.get_facecolor() != light.get_facecolor()
-    with styled("slides"):
-        large = panels("mass")
-    assert large.axes[0].title.get_fontsize() > light.axes[0].title.get_fontsize()
+
+
+def test_slides_enlarge_every_letter_once(tmp_path: Path) -> None:
+    def sizes(style: str) -> list[float]:
+        figure = panels("how much of the attention lies on the clause that matters")
+        axes = figure.axes[0]
+        axes.set_title(axes.get_title(), fontsize=12)
+        axes.set_xticks([0, 1], ["no", "yes"], fontsize=10)
+        axes.set_xlabel("step", fontsize=11)
+        axes.legend(axes.lines, ["line"], fontsize=9)
+        with styled(style):
+            save(figure, tmp_path / "x.svg", foot="zoo")
+        texts = (axes.title, axes.xaxis.label, *axes.get_xticklabels())
+        legend = axes.get_legend().get_texts()
+        return [text.get_fontsize() for text in (*texts, *legend, *figure.texts)]
+
+    assert sizes("paper") == [12, 11, 10, 10, 9, 6]
+    assert sizes("slides") == pytest.approx([1.35 * size for size in sizes("paper")])
+
+
+def test_panels_share_one_legend_above_the_foot_line() -> None:
+    figure = panels("mass", 2)
+    for axes, names in zip(figure.axes, ("ab", "bc"), strict=True):
+        axes.plot([0, 1], [1, 0])
+        axes.legend(axes.lines, names)
+        for line, name in zip(axes.lines, names, strict=True):
+            line.set_label(name)
+    shared_legend(figure)
+    add_foot(figure, "recall: preset zoo")
+    figure.draw_without_rendering()
+    (legend,), (foot,) = figure.legends, figure.texts
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c"]
+    assert not any(axes.get_legend() for axes in figure.axes)
+    box = legend.get_window_extent()
+    assert foot.get_window_extent().y1 <= box.y0
+    assert all(axes.get_tightbbox().y0 >= box.y1 for axes in figure.axes)
 
 
 def test_an_unknown_style_is_named() -> None:

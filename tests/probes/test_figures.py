@@ -56,6 +56,11 @@ def test_attention_rows_write_every_weight(shape):
     assert ax.images[0].get_clim()[0] == 0
 
 
+def test_attention_rows_share_their_colours_if_asked():
+    m = grid(2, 3, axes=("query", "key"))
+    assert figures.attention_rows(m, top=2.0).images[0].get_clim() == (0, 2)
+
+
 def test_curve_draws_the_mean_and_a_band_inside_the_range():
     m = grid(2, 4, 3, axes=("group", "length", "seed"), length=(5, 10, 20, 40))
     ax = figures.curve(m, x="length", hue="group")
@@ -85,6 +90,28 @@ def test_bars_have_the_mean_as_height_and_errors_over_seeds():
     expected = m.mean("seed").values.mT.flatten().tolist()
     assert heights == pytest.approx(expected)
     assert len(figures.bars(m.mean("seed"), x="kind", hue="group").collections) == 0
+
+
+def test_dots_have_a_row_for_each_label_and_the_papers_value():
+    m = grid(2, 3, 4, axes=("edit", "model", "seed"), edit=("none", "swap"))
+    ax = figures.dots(m, y="edit", hue="model", paper={"swap": 0.25})
+    *series, paper = ax.lines
+    means = m.mean("seed").values
+    for number, line in enumerate(series):
+        assert list(line.get_xdata()) == pytest.approx(means[:, number].tolist())
+        assert [round(y) for y in line.get_ydata()] == [0, 1]
+    assert (list(paper.get_xdata()), paper.get_label()) == ([0.25], "paper")
+    assert round(paper.get_ydata()[0]) == 1
+    assert tick_labels(ax.yaxis) == ["none", "swap"]
+    assert ax.get_ylim() == (1.5, -0.5)
+    with pytest.raises(ValueError, match=r"select or average \['model'\]"):
+        figures.dots(m, y="edit")
+
+
+def test_rows_of_dots_are_named_apart_without_seeds():
+    ax = figures.dots(grid(3, axes=("edit",)), y="edit")
+    assert not ax.collections
+    assert ax.get_legend() is None
 
 
 def test_polar_places_angles_by_layer():

@@ -133,6 +133,14 @@ def test_student_interval_moves_and_scales_with_the_values() -> None:
     assert moved == pytest.approx((3 * low + 5, 3 * high + 5))
 
 
+@pytest.mark.parametrize(("hits", "of"), [(0, 7), (1, 7), (7, 7), (880, 1000)])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_clopper_pearson_is_scipys(hits: int, of: int, level: float) -> None:
+    exact = stats.binomtest(hits, of).proportion_ci(level, method="exact")
+    found = clopper_pearson(hits, of, level=level)
+    assert found == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+
 def test_clopper_pearson_at_the_documented_sizes() -> None:
     for n, share in ((72, 0.95), (368, 0.99), (3688, 0.999)):
         assert clopper_pearson(n, n)[0] >= share

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,12 +106,13 @@ def test_a_worker_and_a_node_that_are_killed_cost_nothing(
         ended.append(result)
         return ()
 
-    import threading
-
-    hurt = threading.Thread(target=_hurt, args=(nodes, lost, tmp_path))
+    over = threading.Event()
+    hurt = threading.Thread(target=_hurt, args=(nodes, lost, tmp_path, over))
     hurt.start()
     Cluster(nodes.address)(slow_then_write, [(tmp_path, i) for i in range(NODES)], done)
+    over.set()
     hurt.join()
+    assert [result.error for result in ended] == [None] * NODES
     assert sorted(result.value for result in ended) == list(range(NODES))
     tries = [_tries(tmp_path, i) for i in range(NODES)]
     assert sum(len(lines) >= 2 for lines in tries) == 2
@@ -126,10 +128,11 @@ def _tries(folder: Path, index: int) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def _hurt(nodes: Any, lost: Any, folder: Path) -> None:
+def _hurt(nodes: Any, lost: Any, folder: Path, over: threading.Event) -> None:
     """Kill a node with its task, and the process of a task elsewhere."""
     while not all(_tries(folder, index) for index in range(NODES)):
-        time.sleep(0.1)
+        if over.wait(0.1):
+            return
     places = [_tries(folder, index)[0].split() for index in range(NODES)]
     elsewhere = next(pid for pid, node in places if node != lost.node_id)
     os.kill(int(elsewhere), signal.SIGKILL)

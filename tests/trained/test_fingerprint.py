@@ -6,15 +6,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
-from tests.random_models import letter_tokenizer, random_model
 from tests.toy import Net, net_arm, net_stage, points, squared_error
 from trained.arm import Arm, adam
 from trained.errors import BadInput
-from trained.facts import Fact
-from trained.finetuning import Curriculum, FineTuning, fine_tuning
 from trained.fingerprint import fingerprint
 from trained.store import Run
 from trained.trainer import Engine, Observer
@@ -92,22 +88,3 @@ def test_what_is_partly_given_and_methods_count_as_code() -> None:
     # All three are written in this file, which is what is compared.
     toys = fingerprint(net_arm(net_stage()), (0,))["code_hash"]
     assert toys not in hashes
-
-
-def test_fine_tuning_of_another_model_is_refused(new_run: NewRun) -> None:
-    def arm_of(model: torch.nn.Module) -> Arm:
-        return fine_tuning(
-            model,
-            letter_tokenizer(),
-            Curriculum("all", (("facts",),)),
-            {"facts": [Fact("ab", "c"), Fact("b", "d")]},
-            FineTuning(epochs=1, batch_size=2),
-        )
-
-    model, run = random_model("llama"), new_run(seeds=(0,))
-    train(run, [arm_of(model)], engine=Engine())
-    other = random_model("llama")
-    with torch.no_grad():
-        next(other.parameters()).add_(1.0)
-    with pytest.raises(BadInput, match="all was trained with other weights"):
-        train(run, [arm_of(other)], engine=Engine())

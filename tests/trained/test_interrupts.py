@@ -1,10 +1,13 @@
 """An interrupt inside the code that adds or removes a hook waits until that is done."""
 
 import contextlib
+import importlib
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -69,6 +72,23 @@ def test_an_interrupt_in_the_block_comes_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         hold(hooks, disturbed, list)
     assert hooks.count == 0
+
+
+def test_a_module_is_loaded_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import signal\nsignal.raise_signal(signal.SIGINT)\nwhole = True\n"
+    (tmp_path / "interrupted.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load() -> None:
+        with Holding():
+            importlib.import_module("interrupted")
+            come_through()
+
+    with pytest.raises(KeyboardInterrupt):
+        load()
+    assert sys.modules.pop("interrupted").whole
 
 
 def test_an_error_in_the_block_does_not_hide_an_interrupt() -> None:

@@ -13,6 +13,7 @@ from trained.errors import BadInput
 from trained.store import Run
 from trained.trainer import Engine
 from trained.training import train
+from trained.zoo import shipped_names
 
 NewRun = Callable[..., Run]
 
@@ -24,7 +25,7 @@ def zoo(new_run: NewRun) -> Path:
 
 
 def test_shipped_runs_are_found_by_name(zoo: Path) -> None:
-    assert store.shipped_names(zoo) == ("lion",)
+    assert shipped_names(zoo) == ("lion",)
     assert store.shipped("lion", zoo).path == zoo / "lion"
     assert store.open_run("lion", zoo).seeds == SEEDS
 
@@ -53,7 +54,7 @@ def test_an_ordinary_directory_is_refused(tmp_path: Path) -> None:
         store.open_run(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", store.shipped_names())
+@pytest.mark.parametrize("name", shipped_names())
 def test_every_shipped_run_opens_and_is_small(name: str) -> None:
     run = store.shipped(name)
     assert run.seeds

@@ -124,7 +124,9 @@ class Scale:
     scale: float
     """Factor of the logits, in place of a norm."""
     std: float
+    """Standard deviation of the initial weights."""
     rate: float
+    """Learning rate of gradient descent."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ class Relu:
     """The ReLU block, trained end to end at two init scales."""
 
     n_entities: int = 30
+    """Tuples [n]."""
     n_neurons: int = 32
     """Per class."""
     steps: int = 200
@@ -151,9 +154,13 @@ class Gpt:
     """GPT-2 from scratch, its embeddings orthonormal and frozen."""
 
     n_entities: int = 16
+    """Tuples [n]."""
     width: int = 72
+    """Width of the residual stream; orthonormal embeddings need 4n + 3."""
     layers: int = 4
+    """Transformer blocks."""
     heads: int = 4
+    """Attention heads of a block; must divide width and labelled.width."""
     steps: int = 200
     """Most steps of a phase."""
     loss: float | None = None
@@ -163,6 +170,7 @@ class Gpt:
     """Chosen on seeds 100 to 102, joint training and bridges: with 1e-3 the cosines
     are 0.93 to 0.97 after 200 steps, 0.92 to 0.97 after 300; with 2e-3 0.97 to 0.99."""
     weight_decay: float = 0.01
+    """Of AdamW."""
     init_std: float = 0.005
     """Four times smaller than GPT-2's: at 0.02 joint training transfers in part."""
     multiplicities: tuple[int, ...] = (3,)
@@ -184,8 +192,11 @@ class Labelled:
     """
 
     n_labels: int = 24
+    """Labels."""
     inputs_per_label: int = 2
+    """Tokens that share a label; in a null each has its own."""
     width: int = 72
+    """Width of the residual stream; orthonormal tokens need as many dimensions."""
 
     def __post_init__(self) -> None:
         _require_least("labelled", self, n_labels=2, inputs_per_label=2)

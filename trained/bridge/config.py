@@ -13,8 +13,7 @@ from typing import Literal
 from trained.config import Preset, require
 
 Maps = Literal["shift", "random", "degenerate"]
-"""pi_k(i): (i + k) mod N; a random permutation for every k; i itself, for which every
-subject has one object whatever kappa."""
+"""pi_k(i): (i + k) mod N; random for every k; i itself (one object for any kappa)."""
 
 Task = Literal["identity", "none", "half", "permuted"]
 """The zero-hop task: [b] -> b, nothing, [b] -> b for a random half of the bridges, or
@@ -32,8 +31,7 @@ Descent = Literal["plain", "scaled", "decayed"]
 
 Variant = Literal["untied", "random", "shown", "decayed"]
 """Ours: an untied head with random position offsets; that with random maps; two-hop
-items of other bridges for the standard initialisation as well; Emb-MLP by gradient
-descent with explicit weight decay."""
+items of other bridges at the standard start too; Emb-MLP with explicit weight decay."""
 
 Drawn = Literal["shift", "random"]
 
@@ -50,7 +48,9 @@ class Embedding:
     std: float = 0.02
     """Standard deviation of the initial factors."""
     steps: int = 800
+    """Adam steps, each on all facts."""
     lr: float = 0.01
+    """Adam's learning rate."""
 
     def __post_init__(self) -> None:
         require_positive("embedding", self, "width", "std", "steps", "lr")
@@ -61,6 +61,7 @@ class Direction:
     """Emb-MLP whose direction is compared with the program's optimum."""
 
     n_subjects: int = 10
+    """Subjects, and as many objects [N], of these models."""
     steps: int = 4000
     """Steps of plain descent; its direction is read at 1/16, 1/4 and all of them."""
     lr: float = 2.0
@@ -89,11 +90,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Gpt:
-    """The small GPT, trained with AdamW on all facts at once.
-
-    One recipe (rate, steps, warm-up) for all of its arms, chosen from one grid on seeds
-    900 to 902; arms differ in the initialisation or in weight decay only.
-    """
+    """The small GPT by AdamW on all facts; arms differ in their start or decay only."""
 
     regimes: tuple[Regime, ...] = ("small", "standard")
     """Those that are trained; small and standard always are."""
@@ -108,15 +105,19 @@ class Gpt:
     decay: float = 3.0
     """Weight decay of the regime `decay`."""
     d_model: int = 128
+    """Width of the residual stream."""
     n_layers: int = 3
     """Alignment is read after all blocks but the last."""
     n_heads: int = 4
+    """Attention heads of a block."""
     n_context: int = 6
     """Positions that the model has."""
     max_offset: int = 2
     """Prompts of the untied head begin at a random position up to this one."""
     steps: int = 120
+    """AdamW steps; chosen with rate and warm-up from one grid on seeds 900 to 902."""
     lr: float = 2e-3
+    """AdamW's learning rate, once it has risen."""
     warmup: int = 50
     """Steps over which the rate rises, at most half of all."""
     record_every: int = 4
@@ -197,8 +198,7 @@ class Config:
     variants: tuple[Variant, ...] = ()
     """Further arms, of ours."""
     twins: bool = False
-    """Train every arm that a leaf of the paper compares once more, on permuted answers:
-    the null `shuffled`."""
+    """Train what paper leaves compare on permuted answers too: the null `shuffled`."""
     embedding: Embedding = field(default_factory=Embedding)
     direction: Direction = field(default_factory=Direction)
     gpt: Gpt = field(default_factory=Gpt)
@@ -394,6 +394,6 @@ to 902. Too narrow for the full effect with several objects."""
 
 PRESETS = {
     "quick": Preset(QUICK, n_seeds=3, cost="about 75 seconds"),
-    "paper": Preset(PAPER, n_seeds=5, cost="about an hour and a half"),
+    "paper": Preset(PAPER, n_seeds=5, cost="about an hour"),
     "zoo": Preset(ZOO, n_seeds=3, cost="half a minute; the shipped run"),
 }

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from probes.weights import numerical_rank
-from trained.training import threads
+from trained.threads import threads
 
 from .symmetric import solve_symmetric
 

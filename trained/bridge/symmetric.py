@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from probes.weights import nuclear_norm
-from trained.training import threads
+from trained.threads import threads
 
 
 @dataclass(frozen=True)

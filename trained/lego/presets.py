@@ -60,6 +60,7 @@ PAPER = Config(
         token_std=4.0,
         rounds=(10, 20, 40),
         round_steps=2000,
+        seeds=5,
         null_seeds=1,
     ),
     theory=Theory(
@@ -110,7 +111,7 @@ ZOO = Config(
 
 PRESETS = {
     "quick": Preset(QUICK, n_seeds=3, cost="two minutes"),
-    "paper": Preset(PAPER, n_seeds=5, cost="two hours on one core"),
+    "paper": Preset(PAPER, n_seeds=8, cost="three hours on one core"),
     "zoo": Preset(
         ZOO, n_seeds=3, cost="five minutes; the shipped run, for `calibrate`"
     ),

@@ -63,12 +63,14 @@ class Samples:
     beyond: tuple[int, ...] = ()
     """Further numbers of prompts, in the first reading: ours."""
     temperatures: tuple[float, ...] = (0.05, 0.01)
+    """Temperatures of the fine-tuning [T]."""
     spreads: tuple[float, ...] = (0.02, 0.0)
     """Standard deviations of the initial matrix; with the temperatures they make the
     readings, as the text gives neither."""
     modes: tuple[str, ...] = ("adam",)
     """Optimisers: adam is the paper's, gd is ours (first table and reading only)."""
     steps: int = 600
+    """Steps of the optimiser, each on all prompts."""
     gd_rate: float = 40.0
     """The learning rate of gd is this times T^2."""
 
@@ -105,10 +107,13 @@ class Triple:
     steps: int = 0
     """Adam steps; 0 leaves it out."""
     relations: int = 512
+    """Rows of its random table, and of Figure 4(b)'s [m]."""
     temperature: float = 0.01
+    """Of its fine-tuning, and of Figure 4(b)'s [T]."""
     hot: float = 0.03
     """The null's."""
     max_seeds: int = 3
+    """Most seeds that it is trained with."""
 
     def __post_init__(self) -> None:
         check_temperatures("triple.temperature", (self.temperature,))
@@ -130,6 +135,7 @@ class Pretrained:
     """caption: the figure's temperature in both phases; warm: `warm` in the first;
     decay: the same with AdamW, which is ours."""
     warm: float = 1.0
+    """Temperature of the first phase in the readings warm and decay."""
     batch: int = 512
     """Facts in a step."""
     widths: tuple[int, ...] = (3,)
@@ -141,6 +147,7 @@ class Pretrained:
     n_facts: int = 2000
     """Facts that the memory is tested on."""
     max_seeds: int = 3
+    """Most seeds that it is trained with."""
 
     def __post_init__(self) -> None:
         check_temperatures("pretrained.warm", (self.warm,))
@@ -321,7 +328,7 @@ ZOO = replace(
 )
 
 PRESETS = {
-    "quick": Preset(QUICK, n_seeds=5, cost="a minute"),
+    "quick": Preset(QUICK, n_seeds=5, cost="about two minutes"),
     "paper": Preset(PAPER, n_seeds=10, cost="about an hour"),
     "zoo": Preset(ZOO, n_seeds=3, cost="half a minute; the shipped run"),
 }

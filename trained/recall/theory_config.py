@@ -20,6 +20,7 @@ class Warmup:
     """Algorithm 1 with three subjects and all six bijections (Theorem 2)."""
 
     temperatures: tuple[float, ...] = (0.05, 0.04, 0.03)
+    """Temperatures of the runs [T]."""
     hot: float = 0.12
     """The null's temperature, above `THRESHOLD`."""
     draws: int = 20
@@ -104,12 +105,15 @@ class FirstStep:
     """The one step of stage 1, on growing parts of an affine table (Lemma 9)."""
 
     subjects: int = 16
+    """Size of the affine table [n]; a prime power."""
     shares: tuple[float, ...] = (FULL, HALF, QUARTER, EIGHTH)
+    """Shares of its rows that are tried."""
     prompts: int = 8192
     """The lemma needs more than 1/T^3; with 512 the pairs differ by up to 0.014."""
     draws: int = 3
     """0 leaves it out."""
     temperature: float = 0.002
+    """Of its runs [T], below 1."""
 
     def __post_init__(self) -> None:
         check_low("first_step", (self.temperature,))
@@ -122,9 +126,13 @@ class Rate:
     """How many steps stage 2 takes, by temperature (Lemmas 10, 11)."""
 
     subjects: int = 16
+    """Size of the affine table [n]; a prime power."""
     shares: tuple[float, ...] = (FULL, HALF, QUARTER)
+    """Shares of its rows that are tried."""
     prompts: int = 32
+    """Prompts that a run learns from [N]."""
     draws: int = 10
+    """Of each share and temperature: table, prompts and perturbation."""
     temperatures: tuple[float, ...] = (0.008, 0.004, 0.002)
     """The first is where the null's rate is the same; none leaves it out."""
     reach: float = 6.0

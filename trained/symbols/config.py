@@ -30,7 +30,9 @@ class Shape:
     depth: int = 2
     """Their layers."""
     n_heads: int = 4
+    """Attention heads of a layer."""
     d_head: int = 16
+    """Width of a head."""
     mlp_ratio: int = 2
     """Width of all transformers' MLPs over d_model."""
     perceptron: int = 128
@@ -57,9 +59,11 @@ class Training:
     lrs: tuple[float, ...] = (3e-3,)
     """Adam's learning rates; each model takes the best on validation."""
     epochs: int = 300
+    """Passes over the training strings, at most."""
     max_steps: int = 300
     """Training ends after the epochs or these steps, whichever comes first."""
     batch_size: int = 128
+    """Strings of a step, at most."""
     stop_below: float = 5e-4
     """A seed stops once its training error is below this."""
     mlp_lr: float = 3e-3
@@ -102,10 +106,13 @@ class LastLayer:
     """Training the readout only, above frozen random weights; used if n is given."""
 
     n: int | None = None
+    """Training strings [n]; None leaves it out."""
     scales: tuple[float, ...] = (1.0, 8.0, 64.0)
     """Factors on what is frozen."""
     lr: float = 1e-2
+    """Adam's learning rate."""
     epochs: int = 1000
+    """Passes over the training strings."""
 
     def __post_init__(self) -> None:
         require(len(self.scales) == 3, f"scales={self.scales}: three")
@@ -121,6 +128,7 @@ class Copying:
     d_model: tuple[int, ...] = (64, 256)
     """Widths."""
     depth: int = 2
+    """Layers."""
     n: tuple[int, ...] = (128,)
     """Training strings; the paper's Figure 5. Widths are compared at the n nearest to
     128, and there +bI is trained too."""
@@ -129,13 +137,18 @@ class Copying:
     multiplier: float = 30.0
     """Factor on the trained scalars b here."""
     steps: int = 60
+    """Adam steps."""
     batch_size: int = 1024
+    """Strings of a step, at most."""
     lrs: tuple[float, ...] = (1e-3,)
+    """Adam's learning rates; each model takes the best on validation."""
     n_heads: int = 4
+    """Attention heads of a layer."""
     d_head: int = 64
     """At least; all heads together must reach rank d_model, or copying fails for
     another reason."""
     record_every: int = 10
+    """Steps between scores, or a hundredth of all if that is more."""
 
     def __post_init__(self) -> None:
         rising(self, "d_model", "n", "lrs")
@@ -156,19 +169,29 @@ class Recall:
     """The symbolic-label task of Figure 2; used where `n` is not empty."""
 
     task: str = "recall"
+    """A symbolic-label task: a name, or rules such as `aba -> a | abb -> b`."""
     n: tuple[int, ...] = (4096,)
+    """Training strings [n]; empty leaves it out."""
     d_model: int = 64
+    """Width of the transformer [d]."""
     depth: int = 4
+    """Layers of the transformer."""
     n_heads: int = 4
+    """Attention heads of a layer."""
     d_head: int = 16
+    """Width of a head."""
     multiplier: float = 10.0
     """Factor on the trained scalars a and b here."""
     lrs: tuple[float, ...] = (3e-3,)
+    """Adam's learning rates; each model takes the best on validation."""
     batch_size: int = 128
+    """Strings of a step, at most."""
     epochs: int = 1000
+    """Passes over the training strings, at most."""
     max_steps: int = 200
     """Training ends after the epochs or these steps, whichever comes first."""
     record_every: int = 25
+    """Steps between scores, or a hundredth of all if that is more."""
 
     def __post_init__(self) -> None:
         rising(self, "n", empty=True)
@@ -193,16 +216,25 @@ class Psychometric:
     n: tuple[int, ...] = ()
     """Training strings: two sizes, the second at least eight times the first."""
     d_model: int = 64
+    """Width of the transformers [d]."""
     depth: int = 2
+    """Layers of the transformers."""
     n_heads: int = 4
+    """Attention heads of a layer."""
     d_head: int = 16
+    """Width of a head."""
     multiplier: float = 10.0
     """Factor on the trained scalars a and b here."""
     lrs: tuple[float, ...] = (1e-3,)
+    """Adam's learning rates; each transformer takes the best on validation."""
     batch_size: int = 128
+    """Strings of a step, at most."""
     steps: int = 1500
+    """Adam steps."""
     n_test: int = 400
+    """Strings of the test split."""
     record_every: int = 50
+    """Steps between scores of transformers, or a hundredth of all if that is more."""
 
     def __post_init__(self) -> None:
         rising(self, "n", empty=True)
@@ -235,6 +267,8 @@ class Config:
     plain_tasks: tuple[str, ...] = ()
     """Tasks on which vanilla alone is trained, as `random-2-5-2-2@512`."""
     variants: tuple[Variant, ...] = ()
+    """Further networks: `depth1` has one layer; `networks` are an RNN, an LSTM and
+    W_K W_Q^T started near the identity; empty: none."""
     multiplier: float = 10.0
     """Factor on the trained scalars a and b of real-label tasks; it decides how fast
     they can grow, and is not in the paper."""

@@ -10,6 +10,7 @@ symbols: train ids 0-3, validation 4-103, test 104-203, CLS 204; trained on
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Literal
 
@@ -164,12 +165,14 @@ def _column(task: Task, template: Template, symbol: str) -> int:
     return task.n_wildcards + task.regular.index(symbol)
 
 
+@cache
 def _columns(task: Task) -> Int[Tensor, "template pos"]:
     return torch.tensor(
         [[_column(task, t, symbol) for symbol in t.symbols] for t in task.templates]
     )
 
 
+@cache
 def _answer_columns(task: Task) -> Int[Tensor, " template"]:
     pairs = zip(task.templates, task.labels, strict=True)
     return torch.tensor([_column(task, t, str(label)) for t, label in pairs])

@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, permutations, product
 from statistics import fmean, pstdev
 from typing import Literal
@@ -70,7 +70,7 @@ class Task:
         """What the labels are."""
         return "symbolic" if isinstance(self.labels[0], str) else "real"
 
-    @property
+    @cached_property
     def values(self) -> tuple[float, ...]:
         """Real labels centred and scaled, so that a constant answer has MSE 1.
 
@@ -95,12 +95,12 @@ class Task:
         """Symbols per string."""
         return len(self.templates[0])
 
-    @property
+    @cached_property
     def n_wildcards(self) -> int:
         """The largest number of wildcards of a template."""
         return max(len(template.wildcards) for template in self.templates)
 
-    @property
+    @cached_property
     def regular(self) -> tuple[str, ...]:
         """The regular tokens of all templates and labels, sorted."""
         found = {*self.tokens}

@@ -9,6 +9,7 @@ regular tokens of z. Section 2 of "When can transformers reason with abstract sy
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from trained.config import require
 
@@ -37,12 +38,12 @@ class Template:
     def __len__(self) -> int:
         return len(self.symbols)
 
-    @property
+    @cached_property
     def wildcards(self) -> tuple[str, ...]:
         """Its wildcards in the order of their first occurrence."""
         return tuple(dict.fromkeys(filter(is_wildcard, self.symbols)))
 
-    @property
+    @cached_property
     def regular(self) -> frozenset[str]:
         """Its regular tokens."""
         return frozenset(symbol for symbol in self.symbols if not is_wildcard(symbol))

@@ -55,6 +55,7 @@ class Kernel:
     bank_beta: float = 2.0
     """Their inverse temperature; entries of the kernel are then 0.8 to 1.5."""
     bank_heads: int = 1500
+    """Random heads in a bank."""
     n_banks: int = 8
     """A single bank depends on its few embeddings: the mean over these is taken."""
 
@@ -86,9 +87,11 @@ class FirstStep:
     d_model: tuple[int, ...] = (16, 64, 128, 256, 512, 1024)
     """Widths; the limit is fitted to those from 64 on."""
     n_tokens: int = 40
+    """Tokens of the vocabulary."""
     n_seen: int = 20
     """Tokens that are trained on."""
     n_heads: int = 4
+    """Attention heads."""
     gammas: tuple[float, ...] = (0.0, 0.5, 1.0)
     """Strengths of the position embedding [gamma]."""
     draws: int = 2

@@ -29,7 +29,7 @@
         knob.max = labels.length - 1;
         // The end of training, the first layer and head.
         knob.value = AXES[i] === "step" ? labels.length - 1 : 0;
-        knob.disabled = labels.length < 2;
+        knob.disabled = knob.hidden = labels.length < 2;
       });
       this.query = this.view.query.length - 1;
       const buttons = this.view.query.map((label, i) => this.button(label, i));

@@ -34,7 +34,7 @@ from trained.analogy.task import (
     premise_loss,
 )
 from trained.arm import Arm
-from trained.errors import NothingChanged
+from trained.errors import or_intact
 from trained.task import Batch
 
 from .curves import Curve, gpt_curves, labelled_curves, linear_curves
@@ -329,11 +329,11 @@ class AnalogyLab(Lab):
         asked = test.with_targets(test.targets.roll(-shift))
 
         def success(model: Any, seed: int) -> float:
-            try:
+            def edited() -> float:
                 with without(model, asked, taken(arm, seed)):
                     return float(hits(model, asked))
-            except NothingChanged:
-                return float(hits(model, asked))
+
+            return or_intact(edited, lambda: float(hits(model, asked)))
 
         return self.each(arm, success)
 

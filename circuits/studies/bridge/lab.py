@@ -87,13 +87,14 @@ class BridgeLab(Lab):
         return super().metrics(arm)
 
     @once
-    def specimens(self, recipe: Recipe, step: int | None = None) -> Sequence[Any]:
+    def specimens(self, arm: Recipe | str, step: int | None = None) -> Sequence[Any]:
         """The models of an arm, seed by seed: `TrainedEmbedding` or `TrainedGpt`.
 
         Args:
-            recipe: the arm.
+            arm: its recipe, or its name.
             step: a saved one; None for the last.
         """
+        recipe = self._recipe(self.arm(arm).name) if isinstance(arm, str) else arm
         chosen = replace(recipe, **self.changes)
         kind = TrainedGpt if chosen.model == "gpt" else TrainedEmbedding
         return [

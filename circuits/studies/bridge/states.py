@@ -22,7 +22,7 @@ from probes.alignment import paired_cosine
 from trained.bridge.model import net_cosine
 from trained.bridge.task import cycle
 from trained.decoder import Decoder
-from trained.errors import NothingChanged
+from trained.errors import or_intact
 from trained.seeding import generator
 from trained.task import Batch
 
@@ -151,8 +151,9 @@ class TrainedGpt(Specimen):
     def _edited(self, batch: Batch, role: str, rule: Rule) -> Logits:
         """The logits after an edit; where it changed nothing, as they were."""
         part = Part("resid_post", 0, positions=role)
-        try:
+
+        def edited() -> Logits:
             with ablate(self.model, batch, [part], rule):
                 return answer_logits(self.model, batch)
-        except NothingChanged:
-            return answer_logits(self.model, batch)
+
+        return or_intact(edited, lambda: answer_logits(self.model, batch))

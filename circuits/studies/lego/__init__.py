@@ -15,12 +15,33 @@ STUDY = Study(
         "Transformers Provably Learn Chain-of-Thought Reasoning with Length"
         " Generalization"
     ),
+    mechanism=(
+        "Attention retrieves the two clauses that the next step needs by matching "
+        "their shared variable; the feed-forward part applies the action to the value. "
+        "The second part does not see the length, so a longer chain fails only where "
+        "attention is diluted, and sharp attention generalises to it. "
+        "Simply transitive actions force sharp attention; symmetry actions allow "
+        "distractors, and need rounds of self-training that double the length."
+    ),
+    sizes=("n_variables", "train_length", "n_heads"),
     config=Config,
     presets=PRESETS,
     claims=claims,
     arms_part="trained.lego.arms:arms",
     lab_part="circuits.studies.lego.lab:LegoLab",
-    figures_part="circuits.studies.lego.figures:FIGURES",
+    figures_part={
+        "length": "circuits.studies.lego.figures.models:length",
+        "selftrain": "circuits.studies.lego.figures.models:selftrain",
+        "training": "circuits.studies.lego.figures.models:training",
+        "attention": "circuits.studies.lego.figures.models:attention",
+        "dose": "circuits.studies.lego.figures.models:dose",
+        "theory": "circuits.studies.lego.figures.models:theory",
+        "features": "circuits.studies.lego.figures.models:features",
+        "figure1": "circuits.studies.lego.figures.paper:figure1",
+        "figure2": "circuits.studies.lego.figures.paper:figure2",
+        "figure67": "circuits.studies.lego.figures.paper:figure67",
+        "scaling": "circuits.studies.lego.figures.paper:scaling",
+    },
     substitutes_part="circuits.studies.lego.substitutes:SUBSTITUTES",
     language=LanguagePart(
         settings=Settings,

@@ -1,19 +1,31 @@
 """The recall study's figures, drawn from a lab."""
 
+from collections.abc import Sequence
+
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from probes.figures import attention_rows, bars, curve
+from probes.figures import OKABE_ITO, attention_rows, curve, dots, shared_legend
 from probes.measurement import Measurement
 from trained.config import require
 
 from .lab import RecallLab
 
-ROWS = ("step 1, EoS asks", "step 2, relation asks")
+ROWS = (
+    "step 1: EoS asks\nfor the relation",
+    "step 2: the relation\nasks for the answer",
+)
+SADDLE = 0.25
+"""The weight of each word of the examples where stage 1 ends (Lemma 5)."""
+CERTAIN = 0.999
+"""What the paper says of few prompts (Theorem 3)."""
+ENOUGH = 8
+"""Prompts that the paper says are enough (Figure 3)."""
 
 
 def attention(lab: RecallLab) -> Figure:
-    """Figures 2 and 4: attention rows of every model that was trained, first seed."""
+    """Figures 2 and 4: the two rows of attention after fine-tuning, first seed."""
     arms = [
         arm
         for arm in lab.settings
@@ -24,12 +36,16 @@ def attention(lab: RecallLab) -> Figure:
     axes = figure.subplots(n_rows, 2, squeeze=False).flatten()
     for ax in axes[len(arms) :]:
         ax.set_axis_off()
-    for ax, arm in zip(axes, arms, strict=False):
-        attention_rows(attention_measurement(lab, arm), ax)
+    found = [attention_measurement(lab, arm) for arm in arms]
+    top = max((float(one.values.nan_to_num().max()) for one in found), default=1.0)
+    for ax, arm, measured in zip(axes, arms, found, strict=False):
+        attention_rows(measured, ax, top=top)
         ax.set_title(title_of(lab, arm))
+        ax.set(xlabel="word: examples (subject s, answer a), question s", ylabel="")
     figure.suptitle(
-        f"Attention after fine-tuning, n={lab.config.n_subjects}, "
-        f"seed {lab.seeds[0]}, mean over unseen prompts"
+        f"Attention after fine-tuning, {lab.config.n_subjects} subjects, seed"
+        f" {lab.seeds[0]}, mean over unseen prompts\n(paper: in step 1 the two words of"
+        " an example weigh the same, the examples differ)"
     )
     return figure
 
@@ -38,8 +54,8 @@ def title_of(lab: RecallLab, arm: str) -> str:
     """What an arm shows, and the figure of the paper that it is."""
     kind, *rest = arm.split("-")
     named = {
-        "full-random": "Figure 2(a)",
-        "full-affine": "affine table (ours)",
+        "full-random": "Figure 2(a), random facts",
+        "full-affine": "affine facts (ours)",
         "triple": "Figure 2(b)",
         "fig4a": "Figure 4(a)",
         "fig4b": "Figure 4(b)",
@@ -47,7 +63,7 @@ def title_of(lab: RecallLab, arm: str) -> str:
     name = named.get(arm) or ", ".join([named[kind], *rest[:1]])
     if kind == "fig4a":
         name += f", width {int(rest[1]) * lab.config.n_subjects**2}"
-    return f"{name}, T={lab.settings[arm].temperature:g}"
+    return f"{name}, temperature {lab.settings[arm].temperature:g}"
 
 
 def attention_measurement(lab: RecallLab, arm: str) -> Measurement:
@@ -73,62 +89,84 @@ def key_labels(n_examples: int) -> tuple[str, ...]:
 
 
 def dynamics(lab: RecallLab) -> Figure:
-    """Algorithm 1 with three subjects: to the saddle, then one pair wins."""
+    """Algorithm 1 with three subjects: to the saddle, then one example wins.
+
+    Stage 1 ends with equal weight on all four words of the examples (a saddle, Lemma
+    5); after a small perturbation the words of one example get the same larger weight.
+    """
     course, warmup = lab.metrics("warmup"), lab.config.warmup
     steps, keys = course["step"], key_labels(2)[:-1]
-    path = torch.stack([course[f"key{i}"][0] for i in range(len(keys))])
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    words = ("subject 1", "answer 1", "subject 2", "answer 2", "question", "EoS")
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     titles = "stage 1: symmetric gradient descent", "stage 2: after a perturbation"
     for stage, (ax, title) in enumerate(zip(axes, titles, strict=True)):
         inside = (steps >= warmup.saddle) == bool(stage)
         since = (steps[inside] - stage * warmup.saddle) * warmup.stride
-        measured = Measurement(
-            values=path[:, inside],
-            axes=("key", "step"),
-            labels={"key": keys, "step": tuple(since.tolist())},
-            name="attention of EoS",
-        )
-        curve(measured, x="step", hue="key", ax=ax)
+        for number, word in enumerate(words[: len(keys)]):
+            # The first of two equal lines is wider, so that both are seen.
+            pair, second = divmod(number, 2)
+            line = ax.plot(since, course[f"key{number}"][0][inside], "-:"[second])[0]
+            line.set(color=OKABE_ITO[pair], linewidth=(5, 3, 1.8)[pair], label=word)
+            line.set_alpha(0.5 if pair == 0 else 1)
+        ax.axhline(SADDLE, color="grey", linewidth=0.8, label="saddle: 1/4 each")
         ax.set_xscale("symlog", linthresh=10)
-        ax.set_xlabel("gradient step of the stage")
-        ax.set_title(title)
+        ax.set_xlim(0, None)
+        ax.set_xlabel("gradient step of the stage", fontsize=11)
+        ax.set_title(title, fontsize=12)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(visible=True, axis="y", alpha=0.3)
+    axes[0].set_ylabel("attention of EoS on a word", fontsize=11)
     t, seed = warmup.temperatures[0], lab.seeds_of("warmup")[0]
-    figure.suptitle(f"Algorithm 1, three subjects, T={t:g}, seed {seed}, first draw")
+    figure.suptitle(f"Three subjects, temperature {t:g}, seed {seed}, first draw")
+    shared_legend(figure, ncols=7)
     return figure
 
 
 def learning(lab: RecallLab) -> Figure:
-    """Figure 3: accuracy over the ceiling against the number of prompts."""
+    """Figure 3: accuracy over what is possible, against the number of prompts.
+
+    The whole matrix W_KQ is trained on fixed prompts; the paper leaves temperature and
+    initial weights open, so that several readings are shown.
+    """
     tables = lab.config.samples.subjects
     require(bool(tables), "prompts: this run has no samples.subjects")
     figure = Figure(figsize=(6.2 * len(tables), 8.6), layout="constrained")
     rows = figure.subplots(2, len(tables), sharey=True, squeeze=False)
+    sizes = lab.config.samples.sizes
     for column, n in zip(rows.T, tables, strict=True):
         for ax, what in zip(column, ("relative", "answered"), strict=True):
             curve(learning_curve(lab, n, what), x="prompts", hue="reading", ax=ax)
-            ax.set_xscale("log", base=2)
-            ax.set_xlabel("fine-tuning prompts")
-            ax.axvline(8, color="0.8", zorder=0)
+            _by_prompts(ax, sizes)
+            first = ENOUGH if what == "relative" else sizes[0]
+            ends = (first, max(sizes[-1], first))
+            ax.plot(ends, (1, 1), color="0.5", linewidth=6, alpha=0.4, label="paper")
         for name, style in (("uniform", ":"), ("saddle", "--")):
             values = lab.baseline(n, saddle=name == "saddle")
             level = sum(values) / len(values)
-            label = f"{name} attention"
+            label = f"{name} attention (step 1)"
             column[0].axhline(level, color="0.4", linestyle=style, label=label)
-        column[0].set_ylabel("relation accuracy / Bayes ceiling")
-        column[0].set_title(f"step 1, random table, n={n} (paper: 1 from 8 prompts on)")
-        column[1].set_ylabel("answer accuracy given the relation")
-        column[1].set_title(f"step 2, random table, n={n} (paper: 1 throughout)")
-        for ax in column:
-            ax.legend()
-    figure.suptitle("Whole W_KQ, fixed prompts (mean and 95 % interval over seeds)")
+        column[0].set_ylabel("right relations / best possible")
+        column[0].set_title(f"step 1, {n} subjects")
+        column[1].set_ylabel("right answers, given the relation")
+        column[1].set_title(f"step 2, {n} subjects")
+    shared_legend(figure, ncols=2)
     return figure
+
+
+def _by_prompts(ax: Axes, sizes: Sequence[int]) -> None:
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(sizes, [str(size) for size in sizes])
+    ax.set_xticks([], minor=True)
+    ax.set_xlabel("fine-tuning prompts")
 
 
 def learning_curve(lab: RecallLab, n_subjects: int, what: str) -> Measurement:
     """A quantity of Figure 3 by reading, number of prompts and seed."""
     sizes = lab.config.samples.sizes
-    readings = [f"T={t:g}, init {s:g}" for t, s in lab.config.samples.readings]
+    readings = [
+        f"temperature {t:g}, initial std {s:g}" for t, s in lab.config.samples.readings
+    ]
     values = [
         [lab.sampled(f"whole-{n_subjects}-{count}", what, i) for count in sizes]
         for i in range(len(readings))
@@ -143,7 +181,11 @@ def learning_curve(lab: RecallLab, n_subjects: int, what: str) -> Measurement:
 
 
 def few(lab: RecallLab) -> Figure:
-    """Theorem 3: probability on confusing prompts against the number of prompts."""
+    """Theorem 3: the relation on confusing prompts against the number of prompts.
+
+    A prompt is confusing if another relation swaps the answers of its two examples.
+    Mean and 95 % interval over draws.
+    """
     wanted = lab.config.few
     require(bool(wanted.temperatures), "few: this run has no few.temperatures")
     figure = Figure(figsize=(6.2 * len(wanted.temperatures), 4.8), layout="constrained")
@@ -155,48 +197,47 @@ def few(lab: RecallLab) -> Figure:
         ]
         measured = Measurement(
             values=torch.tensor(values),
-            axes=("n", "prompts", "draw"),
-            labels={"n": wanted.subjects, "prompts": wanted.sizes},
-            name="mean p on confusing prompts",
+            axes=("subjects", "prompts", "draw"),
+            labels={"subjects": wanted.subjects, "prompts": wanted.sizes},
+            name="mean probability of the right relation",
         )
-        curve(measured, x="prompts", hue="n", band="draw", ax=ax)
-        ax.set_xscale("log", base=2)
-        ax.set_xlabel("fine-tuning prompts")
-        ax.set_title(f"quarter tables, T={t:g} (paper: >= .999 at any n)")
-    figure.suptitle("Algorithm 1 from few prompts (mean and 95 % interval over draws)")
+        curve(measured, x="prompts", hue="subjects", band="draw", ax=ax)
+        ax.axhline(CERTAIN, color="0.5", linewidth=6, alpha=0.4, label="paper")
+        _by_prompts(ax, wanted.sizes)
+        ax.set_title(f"confusing prompts, quarter tables, temperature {t:g}")
+    shared_legend(figure, "subjects (paper: 0.999 at any number)")
     return figure
 
 
 def causes(lab: RecallLab) -> Figure:
-    """What the relation's accuracy loses without a word or a fact."""
+    """What is left of the relation without a word, or without a fact of the memory."""
     require(lab.config.n_examples == 2, "causes: drawn for n_examples=2 only")
-    words = {"s1": "subject0", "a1": "answer0", "s2": "subject1", "a2": "answer1"}
-    words |= {"query": "query", "EoS": "end"}
-    values = {f"without {name}": lab.without(role) for name, role in words.items()}
-    values["fact 1 silenced"] = lab.silenced(0)
-    values["fact 2 silenced"] = lab.silenced(1)
-    values["others silenced"] = lab.silenced(None)
-    measured = Measurement(
-        values=torch.tensor(list(values.values())),
-        axes=("intervention", "seed"),
-        labels={
-            "intervention": tuple(values),
-            "seed": lab.seeds_of("full-affine"),
-        },
-        name="relation accuracy",
-    )
-    figure = Figure(figsize=(11, 4.8), layout="constrained")
-    ax = bars(measured, x="intervention", ax=figure.subplots())
-    ax.set_ylim(0, 1.05)
-    ax.tick_params(axis="x", rotation=30)
-    ax.set_title("Interventions on attention and memory, affine table")
+    intact = {"no edit": lab.relation_accuracy("full-affine")}
+    words = {
+        "subject 1": "subject0",
+        "answer 1": "answer0",
+        "subject 2": "subject1",
+        "answer 2": "answer1",
+        "control: the question": "query",
+        "control: EoS": "end",
+    }
+    facts = {"fact of example 1": 0, "fact of example 2": 1}
+    panels = {
+        "EoS cannot see a word": intact
+        | {name: lab.without(role) for name, role in words.items()},
+        "a fact's neuron silenced in the memory": intact
+        | {name: lab.silenced(example) for name, example in facts.items()}
+        | {"control: two other facts": lab.silenced(None)},
+    }
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    axes = figure.subplots(1, 2, sharex=True)
+    for ax, (title, values) in zip(axes, panels.items(), strict=True):
+        measured = Measurement(
+            values=torch.tensor(list(values.values())),
+            axes=("edit", "seed"),
+            labels={"edit": tuple(values), "seed": lab.seeds_of("full-affine")},
+            name="share of prompts with the right relation",
+        )
+        dots(measured, y="edit", ax=ax).set_title(title, fontsize=12)
+        ax.set_xlim(-0.05, 1.05)
     return figure
-
-
-FIGURES = {
-    "attention": attention,
-    "causes": causes,
-    "dynamics": dynamics,
-    "few": few,
-    "prompts": learning,
-}

@@ -17,6 +17,7 @@ from torch import Tensor
 from circuits.claims import NotTested
 from circuits.lab import Lab, once
 from circuits.study import Study
+from trained.errors import unknown
 from trained.store import Run
 from trained.symbols.arms import alphabet_of, arm_name, strings_of
 from trained.symbols.config import Config
@@ -91,9 +92,12 @@ class SymbolsLab(Lab):
         return self.records(self.best_arm(setting))[metric][:, -1].tolist()
 
     @once
-    def specimens(self, setting: Setting) -> list[Specimen]:
-        """The models of a setting, one per seed."""
-        arm = self.best_arm(setting)
+    def specimens(self, wanted: Setting | str) -> list[Specimen]:
+        """The models of a setting at its best rate, or of an arm; one per seed."""
+        arm = wanted if isinstance(wanted, str) else self.best_arm(wanted)
+        if arm not in self.settings:
+            raise unknown("arm", arm, self.settings)
+        setting = self.settings[arm]
         found = [
             Specimen(
                 self.model(arm, seed),

@@ -11,9 +11,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from circuits import progress
 from circuits.command.cli import main
-from circuits.study import STUDIES
-from trained import store
+from circuits.command.listing import largest
+from circuits.study import STUDIES, find
+from trained import zoo
+from trained.config import keys
 
 Refuse = Callable[..., str]
 
@@ -140,7 +143,7 @@ def foreign(file: Path) -> None:
 
 
 def of_another_study(file: Path) -> None:
-    foreign = sorted((store.SHIPPED / "recall").glob("*/weights-*.safetensors"))
+    foreign = sorted((zoo.SHIPPED / "recall").glob("*/weights-*.safetensors"))
     shutil.copy(foreign[0], file)
 
 
@@ -193,7 +196,7 @@ def test_a_manifest_that_does_not_fit_is_refused(
 def test_a_run_with_weights_of_another_study_is_refused_by_a_real_study(
     refuse: Refuse, toy_run: Path
 ) -> None:
-    shutil.copytree(store.SHIPPED / "recall", "mine")
+    shutil.copytree(zoo.SHIPPED / "recall", "mine")
     (last,) = Path("mine", "full-affine").glob("weights-[!0]*")
     shutil.copy(toy_run / WEIGHTS, last)
     message = refuse("figure", "attention", "mine", "-o", "x.png")
@@ -239,7 +242,8 @@ def test_listing_and_refusing_need_no_heavy_library(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
         "from circuits.command.cli import main\n"
-        "codes = [main(['list']), main(['confirm', 'recall', '--set', 'x=1'])]\n"
+        "codes = [main(['list', 'recall']), main(['list']),"
+        " main(['confirm', 'recall', '--set', 'x=1'])]\n"
         "heavy = {'torch', 'numpy', 'matplotlib', 'sklearn', 'transformer_lens',"
         " 'nnsight', 'pandas', 'scipy'}\n"
         "print()\n"
@@ -248,8 +252,8 @@ def test_listing_and_refusing_need_no_heavy_library(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
-    answer = done.stdout.splitlines()[-1]
-    assert answer.startswith("[0, 2] [] ")
+    (answer,) = [line for line in done.stdout.splitlines() if line.startswith("[0")]
+    assert answer.startswith("[0, 0, 2] [] ")
     assert float(answer.split()[-1]) < 1.0
 
 
@@ -378,8 +382,16 @@ def test_the_bare_command_greets(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_shell_can_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    assert "(recall analogy bridge symbols lego)" in capsys.readouterr().out
     assert main(["completion", "bash"]) == 0
-    assert "confirm" in capsys.readouterr().out
+    script = capsys.readouterr().out
+    for typed, found in {"conf": "confirm", "confirm br": "bridge"}.items():
+        words = f"COMP_WORDS=(reasonscope {typed}); COMP_CWORD={typed.count(' ') + 1}"
+        answer = '_shtab_reasonscope; echo "${COMPREPLY[@]}"'
+        bash = ["bash", "-c", f"{script}\n{words}; {answer}"]
+        done = subprocess.run(bash, capture_output=True, text=True)
+        assert done.stdout.split() == [found], done.stderr
     assert main(["completion", "elvish"]) == 2
 
 
@@ -400,6 +412,18 @@ def test_list_shows_what_can_be_set_and_drawn(
     words = capsys.readouterr().out
     for part in ("    n_subjects: ", "    prompts: Figure 3", "a small trained run"):
         assert part in words
+
+
+def test_every_key_that_can_be_set_is_listed_with_its_meaning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list", *STUDIES]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for study in map(find, STUDIES):
+        for presets in (study.presets, study.needs_language().presets):
+            for key in keys(largest(presets)):
+                assert any(line.startswith(f"    {key}: ") for line in lines), key
+                assert f"    {key}" not in lines
 
 
 def test_a_group_of_the_config_is_reached(capsys: pytest.CaptureFixture[str]) -> None:
@@ -454,14 +478,13 @@ def test_confirm_can_draw_every_figure(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_progress_is_told_in_plain_lines_without_a_terminal(
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress._LINE, "_refresh", 0.001)
     main(["train", TOY, "--jobs", "1"])
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in lines] == [
-        "toy: 1 of 2 trained: net",
-        "toy: 2 of 2 trained: twin",
-    ]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("toy: training 0 of 2 arms, 0 s so far")
 
 
 DIVERGING = "tests.faults.diverging:STUDY"

@@ -9,10 +9,10 @@ import torch
 from circuits.inspection.attention import SHOWN_HEADS, attention
 from circuits.inspection.inspect import inspect
 from circuits.inspection.lens import lens
-from circuits.inspection.request import BACKENDS
 from circuits.inspection.subject import residuals, show
 from circuits.interventions.part import columns
 from circuits.models import open as pretrained
+from circuits.models.choices import BACKENDS
 from circuits.models.language_model import LanguageModel
 from probes.figures import save
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
@@ -30,10 +30,6 @@ def model() -> LanguageModel:
 @pytest.fixture(scope="module")
 def prompt(model: LanguageModel) -> Batch:
     return model.prompts([TEXT], ["f"])
-
-
-def test_the_command_knows_the_backends_that_open_knows() -> None:
-    assert BACKENDS == pretrained.BACKENDS
 
 
 def test_without_an_answer_the_model_s_own_is_followed(model: LanguageModel) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from circuits.hooks import record
 from circuits.models import open as pretrained
+from circuits.models.choices import BACKENDS
 from circuits.sites import Site
 from tests.random_models import letter_tokenizer, random_model
 from trained.errors import BadInput
@@ -40,7 +41,7 @@ def no_hub(monkeypatch):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("backend", pretrained.BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_directory_opens_behind_every_backend(folder, backend):
     model = pretrained.open(folder, backend=backend, device="cpu")
     prompts = model.prompts(["abc", "hello"])
@@ -58,14 +59,14 @@ def test_a_directory_opens_behind_every_backend(folder, backend):
 
 
 def test_dtype_and_device_are_those_asked_for(folder):
-    model = pretrained.open(folder, device="cpu", dtype="bfloat16")
+    model = pretrained.open(folder, device="cpu", dtype="bf16")
     assert model.readout.unembedding.dtype == torch.bfloat16
     assert model.device == torch.device("cpu")
     assert pretrained.open(folder, device="spread").device.type in ("cpu", "cuda")
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("backend", pretrained.BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_random_twin_shares_all_but_the_weights(folder, backend):
     model = pretrained.open(folder, backend=backend, device="cpu")
     before = torch.get_rng_state()

@@ -3,11 +3,13 @@
 import base64
 import json
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from circuits.command.reporting import add_report_options, run_report
@@ -16,11 +18,13 @@ from circuits.confirm import confirm_run, open_lab
 from circuits.lab import Lab
 from circuits.report import attention, gather
 from circuits.report.attention import attention_views
+from circuits.report.figures import made
 from circuits.report.page import render
-from circuits.study import Request
+from circuits.study import STUDIES, Request, find
 from circuits.training import prepare, train_run
 from tests import toy
 from trained.arm import Arm, Stage, adam
+from trained.config import as_dict
 from trained.decoder import Decoder, DecoderConfig
 from trained.errors import BadInput
 from trained.seeding import generator
@@ -53,6 +57,27 @@ def test_a_run_is_judged_and_drawn(run: Run) -> None:
     command = found.judged.leaves[0].command
     assert command == f"reasonscope probe {run.path} --only toy.size"
     assert "toy.size" in render([found])
+
+
+def test_a_caption_names_the_studys_sizes_or_what_else_a_figure_is_made_from(
+    run: Run,
+) -> None:
+    lab = open_lab(run)
+    lab.study = replace(lab.study, sizes=("steps",))
+    assert made(lab, Figure()) == "preset quick; seeds 301, 302, 303; steps 3"
+    theory = Figure()
+    theory.set_label("theory, nothing is trained")
+    assert made(lab, theory) == "theory, nothing is trained"
+
+
+@pytest.mark.parametrize("slug", STUDIES)
+def test_every_study_says_its_mechanism_and_sizes_that_it_has(slug: str) -> None:
+    study = find(slug)
+    assert study.mechanism.count(". ") == 2
+    config = as_dict(study.preset("quick").config)
+    for name in study.sizes:
+        value = reduce(lambda part, key: part[key], name.split("."), config)
+        assert isinstance(value, int | float)
 
 
 def test_verdicts_that_are_still_those_of_the_code_are_not_measured_again(

@@ -1,11 +1,12 @@
 """The page as text: what it is made of, what it refuses, what it escapes."""
 
 import json
+import math
 import re
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from circuits.report.inspected import inspected, read_inspected
 from circuits.report.page import Paper, render, within, write_page
 from circuits.report.verdicts import Reading, judged, tally
 from circuits.report.whisker import MARGIN, WIDTH, describe, number, whisker
+from probes.figures import dots
+from probes.measurement import Measurement
 from tests.circuits.report.pages import HOSTILE, inspection, verdict, verdict_file
 from trained.errors import BadInput
 from trained.task import Batch
@@ -181,6 +184,32 @@ class TestFigures:
         assert "1,,b,row,0.5" in lines
         assert not [line for line in lines if line.startswith("2,")]
 
+    def test_rows_of_dots_have_names_and_levels_no_false_places(self) -> None:
+        values = torch.tensor([[0.25, 0.5], [0.75, math.nan]])
+        named = {"edit": ("none", "swap"), "model": ("one", "other")}
+        found = Measurement(values, ("edit", "model"), named, name="two\nlines")
+        axes = dots(found, y="edit", hue="model")
+        axes.axvline(0.5, label="chance")
+        axes.axhline(0.5)
+        lines = as_csv(cast(Figure, axes.figure)).splitlines()
+        assert "two lines,one,0.25,none," in lines
+        assert "two lines,one,0.75,swap," in lines
+        assert "two lines,chance,0.5,," in lines
+        assert len(lines) == 1 + 4 + 1
+
+    def test_rows_may_be_named_by_numbers(self) -> None:
+        figure = Figure()
+        axes = figure.subplots()
+        axes.plot([0.25], [0.0], "o", label="error")
+        axes.set_yticks([0], [64])  # type: ignore[list-item]
+        assert "0,error,0.25,64," in as_csv(figure).splitlines()
+
+    def test_a_wide_figure_takes_a_row_of_its_own(self) -> None:
+        wide, narrow = (drawn("x", Figure((w, 3)), "x") for w in (12, 5))
+        assert (wide.wide, narrow.wide) == (True, False)
+        assert 'class="wide"' in render([replace(paper(), figures=(wide,))])
+        assert 'class="wide"' not in render([replace(paper(), figures=(narrow,))])
+
     def test_text_is_text_and_nothing_tells_the_time(self) -> None:
         figure = Figure()
         figure.subplots().set_title("cosine by depth")
@@ -209,6 +238,10 @@ class TestAttention:
         roles = {"symbols": torch.tensor([[0, 1]]), "last": torch.tensor([[1]])}
         batch = Batch(tokens, torch.tensor([1]), roles=roles)
         assert labels(batch) == ["7 symbols", "8 last"]
+
+    def test_a_clauses_code_is_shown_as_its_place(self) -> None:
+        batch = Batch(torch.tensor([[28609766, 7]]), torch.tensor([1]), roles={})
+        assert labels(batch) == ["1.", "7"]
 
     def test_weights_are_bytes(self) -> None:
         assert packed(torch.tensor([0.0, 0.5, 1.0])) == "AID/"

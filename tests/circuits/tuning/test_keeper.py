@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from circuits.tuning.keeper import Keeper
+from circuits.tuning.keeper import Keeper, Missing
 from trained.errors import BadInput
 
 
@@ -23,9 +23,22 @@ def test_measured_once(tmp_path: Path) -> None:
         assert found["value"][0] == 1
     assert calls == [tmp_path / "joint-seed-3"]
     assert [f.name for f in tmp_path.iterdir()] == ["joint-seed-3.safetensors"]
+    # Who only reads finds it, and nothing else.
+    reader = Keeper(tmp_path, only_reads=True)
+    assert reader.kept("joint, seed 3", make)["value"][0] == 1
+    with pytest.raises(Missing, match="'joint, seed 4' was not measured there"):
+        reader.kept("joint, seed 4", make)
     # Nothing is kept where there is no place.
     assert Keeper().kept("joint", make).keys() == {"value"}
     assert calls[-1] is None
+
+
+def test_two_names_of_one_tensor_are_kept(tmp_path: Path) -> None:
+    same = torch.arange(6.0).view(2, 3).T
+    for _ in range(2):
+        found = Keeper(tmp_path).kept("a", lambda _folder: {"x": same, "y": same})
+        assert torch.equal(found["x"], same)
+        assert torch.equal(found["y"], same)
 
 
 def test_an_edited_file_is_refused(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ from circuits.models import open as pretrained
 from circuits.models.language_model import LanguageModel
 from circuits.models.open import behind
 from circuits.tuning import course
+from circuits.tuning.facts import Curriculum, Fact
 from circuits.tuning.parts import trainable
 from circuits.tuning.settings import Tuning
 from circuits.tuning.tuned import Lesson, exact, taught
 from tests.alive import bytes_alive
 from tests.word_models import word_model, word_tokenizer
 from trained.errors import BadInput, Incomplete
-from trained.facts import Fact
-from trained.finetuning import Curriculum
 
 NEEDS_PEFT = pytest.mark.skipif(find_spec("peft") is None, reason="needs peft")
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn"]

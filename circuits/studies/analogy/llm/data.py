@@ -10,6 +10,8 @@ from torch import Tensor, tensor
 
 from circuits.models.language_model import LanguageModel
 from circuits.models.prompts import Piece, opening, spanned
+from circuits.tuning.facts import Curriculum
+from circuits.tuning.facts import Fact as TrainedFact
 from trained.analogy.facts import (
     Fact,
     attribution_prompt,
@@ -18,8 +20,6 @@ from trained.analogy.facts import (
     similarity_sentence,
 )
 from trained.errors import BadInput, unknown
-from trained.facts import Fact as TrainedFact
-from trained.finetuning import Curriculum
 from trained.task import Batch
 
 SIMILARITY = ("source", "target")

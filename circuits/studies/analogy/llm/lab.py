@@ -176,14 +176,13 @@ class AnalogyLanguageLab(LanguageLab):
 
     @once
     def _reading(self, lessons: str, seed: int, lr: float) -> Reading:
-        facts = getattr(self.drawn(seed), Lessons.named(lessons).about)
-        if not facts:
-            raise NotTested("one category covers half of the facts: none to exchange")
-
         def make(folder: Path | None) -> dict[str, Tensor]:
+            facts = getattr(self.drawn(seed), Lessons.named(lessons).about)
+            if not facts:
+                reason = "one category covers half of the facts: none to exchange"
+                raise NotTested(reason)
             lesson = self._lesson(lessons, seed, lr)
-            tell = self.keeper.tell
-            with taught(self.model, lesson, folder=folder, tell=tell) as found:
+            with taught(self.model, lesson, folder=folder) as found:
                 fit = min(found.fits.values(), default=1.0)
                 seen = read(found.model, facts, self.settings, seed)
             return seen._replace(fit=fit).tensors()

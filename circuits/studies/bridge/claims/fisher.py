@@ -19,6 +19,10 @@ class Contrast(float):
         found.one, found.other = one, other
         return found
 
+    def __reduce__(self) -> tuple[type["Contrast"], tuple[Share, Share]]:
+        """How it is made anew where it comes from another process."""
+        return Contrast, (self.one, self.other)
+
 
 @dataclass(frozen=True)
 class Fisher(Condition):

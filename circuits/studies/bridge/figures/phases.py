@@ -16,15 +16,19 @@ from probes.figures import text_heatmap
 from probes.measurement import Measurement
 from trained.store import read_json
 
-TASKS = {"identity": "with identity", "none": "without identity"}
+from .words import TASKS
+
+LOG = "bridge-search.json"
 
 
 def phases(_lab: BridgeLab) -> Figure:
-    """Two-hop accuracy over initial scale d^-gamma and rate, on selection seeds.
+    """Two-hop accuracy by size of the initial weights and rate, on selection seeds.
 
-    Standard initialisation is gamma = 0.5; a weight with d inputs starts at d^-gamma.
+    A weight with d inputs starts with a standard deviation of d to a power; the
+    standard one is -0.5. Blank: not run.
     """
     figure = Figure((11, 6.4), layout="constrained")
+    figure.set_label(f"the search's log (results/{LOG}); selection seeds 900 to 902")
     for row, (task, title) in enumerate(TASKS.items()):
         for column, kappa in enumerate((1, 3)):
             ax = figure.add_subplot(2, 2, 2 * row + column + 1)
@@ -34,7 +38,8 @@ def phases(_lab: BridgeLab) -> Figure:
                 for values in found.values.tolist()
             ]
             text_heatmap(found, texts, ax)
-            ax.set_title(f"{title}, objects per subject: {kappa}", fontsize=11)
+            plural = "object" if kappa == 1 else "objects"
+            ax.set_title(f"{title}, {kappa} {plural} per subject", fontsize=11)
             ax.images[0].set_clim(0, 1)
             for text in ax.texts:
                 text.set_color("black" if text.get_text() > "0.55" else "white")
@@ -52,8 +57,8 @@ def accuracy_grid(task: str, kappa: int) -> Measurement:
         cells[gamma, rate] = [x["ood"][-1] for x in at] or [float("nan")]
     values = [[sum(cells[g, r]) / len(cells[g, r]) for r in rates] for g in gammas]
     labels = {
-        "initial scale: gamma": tuple(f"{g:g}" for g in gammas),
-        "Adam's rate": tuple(f"{r:g}" for r in rates),
+        "initial std, d inputs": tuple(f"$d^{{-{g:g}}}$" for g in gammas),
+        "Adam's learning rate": tuple(f"{r:g}" for r in rates),
     }
     return Measurement(
         torch.tensor(values), tuple(labels), labels, name="two-hop accuracy"
@@ -62,7 +67,7 @@ def accuracy_grid(task: str, kappa: int) -> Measurement:
 
 def _runs() -> Iterator[dict[str, Any]]:
     """Runs of the judged model without weight decay."""
-    for stage in read_json(RESULTS / "bridge-search.json")["stages"]:
+    for stage in read_json(RESULTS / LOG)["stages"]:
         for run in stage["runs"] if not stage["name"].startswith("zoo") else ():
             if run["decay"] == 0 and run.get("std") is None:
                 yield {"task": "identity", **run}

@@ -16,10 +16,9 @@ from circuits.claims import NotTested
 from circuits.lab import LanguageLab, once
 from circuits.models.language_model import LanguageModel
 from circuits.models.prompts import opening
+from circuits.tuning.facts import Curriculum, Fact, Scores
 from circuits.tuning.tuned import Lesson, scored
 from circuits.tuning.tuned import taught as after_lesson
-from trained.facts import Fact, Scores
-from trained.finetuning import Curriculum
 
 from .layers import best_alignment, bridge_rank, states_at
 from .resampled import Stratum, strata
@@ -109,11 +108,10 @@ class BridgeLanguageLab(LanguageLab):
     @once
     def said(self, seed: int, tuning: str) -> Answers:
         """What a model says before ("before") or after one of `CURRICULA`."""
-        rows = self.drawn(seed).rows
 
         def make(folder: Path | None) -> Mapping[str, Tensor]:
-            lesson, tell = self._lesson(seed, tuning), self.keeper.tell
-            with after_lesson(self.model, lesson, folder=folder, tell=tell) as found:
+            rows, lesson = self.drawn(seed).rows, self._lesson(seed, tuning)
+            with after_lesson(self.model, lesson, folder=folder) as found:
                 return vars(answers(found.model, rows, among=tuning == "true"))
 
         return Answers(**self.keeper.kept(f"{tuning}, seed {seed}", make))
@@ -129,6 +127,17 @@ class BridgeLanguageLab(LanguageLab):
         curriculum = Curriculum(f"{tuning}-single-hops", (phase,))
         chosen = {name: lists[name] for name in phase}
         return Lesson(curriculum, chosen, seed, self.settings)
+
+    @once
+    def bridges(self, seed: int) -> list[int]:
+        """The bridge of each row, by its number among all, the same in all draws."""
+
+        def make(_folder: Path | None) -> Mapping[str, Tensor]:
+            names = sorted({row.e2 for row in self.rows()})
+            own = [names.index(row.e2) for row in self.drawn(seed).rows]
+            return {"bridge": torch.tensor(own)}
+
+        return list(self.keeper.kept(f"bridges, seed {seed}", make)["bridge"].tolist())
 
     def one_hop_rise(self, seed: int) -> float:
         """How many more single hops are right after fine-tuning, as a share."""
@@ -147,25 +156,31 @@ class BridgeLanguageLab(LanguageLab):
         }
         return by_name[name]
 
+    def dp(self, seed: int, of: str = "true") -> PerRow:
+        """How much likelier the object becomes where the first relation is left out.
+
+        Args:
+            seed: of the draw.
+            of: the fine-tuning; or, after the "true" one, "other object": that of
+                another row; "other subject": asked of that of another row.
+        """
+        before = self.said(seed, "before")
+        if of in CURRICULA:
+            return self.said(seed, of).omitted - before.omitted
+        name, after = of.replace(" ", "_"), self.said(seed, "true")
+        return getattr(after, name) - getattr(before, name)
+
     def rise(self, subset: str, beyond: str = "") -> list[float]:
         """How much dp is in a subset, the mean of each bridge's rows.
 
         Args:
             subset: S1, S2, S3 or S12.
-            beyond: what is taken off: the dp of another object or subject, or that of
-                the fine-tuning "permuted" or "second".
+            beyond: what is taken off: the `dp` of another.
         """
 
         def values(seed: int) -> PerRow:
-            before, after = (self.said(seed, t) for t in ("before", "true"))
-            own = after.omitted - before.omitted
-            if beyond == "other object":
-                return own - (after.other_object - before.other_object)
-            if beyond == "other subject":
-                return own - (after.other_subject - before.other_subject)
-            if beyond:
-                return own - (self.said(seed, beyond).omitted - before.omitted)
-            return own
+            own = self.dp(seed)
+            return own - self.dp(seed, beyond) if beyond else own
 
         return self._by_bridge(values, subset)
 
@@ -200,20 +215,26 @@ class BridgeLanguageLab(LanguageLab):
     def _by_bridge(
         self, values: Callable[[int], PerRow], subset: str = ""
     ) -> list[float]:
-        """The mean over each bridge's rows, of all seeds, in a subset."""
-        found: dict[str, list[float]] = {}
-        for seed in self.seeds:
-            own = values(seed).tolist()
-            chosen = self.subset(seed, subset).tolist() if subset else [True] * len(own)
-            rows = self.drawn(seed).rows
-            for row, value, counts in zip(rows, own, chosen, strict=True):
-                if counts:
-                    found.setdefault(row.e2, []).append(value)
-        n_rows = sum(map(len, found.values()))
+        """The mean over each bridge's rows; `NotTested` if these are too few."""
+        found = self.grouped(values, subset)
+        n_rows = sum(map(len, found))
         if n_rows < self.settings.least_rows:
             least = self.settings.least_rows
             raise NotTested(f"{subset or 'all'}: {n_rows} rows, {least} are needed")
-        return [sum(several) / len(several) for several in found.values()]
+        return [sum(several) / len(several) for several in found]
+
+    def grouped(
+        self, values: Callable[[int], PerRow], subset: str = ""
+    ) -> list[list[float]]:
+        """The values of each bridge's rows, of all seeds, in a subset."""
+        found: dict[int, list[float]] = {}
+        for seed in self.seeds:
+            own, bridges = values(seed).tolist(), self.bridges(seed)
+            chosen = self.subset(seed, subset).tolist() if subset else [True] * len(own)
+            for bridge, value, counts in zip(bridges, own, chosen, strict=True):
+                if counts:
+                    found.setdefault(bridge, []).append(value)
+        return list(found.values())
 
     @once
     def bridge_rank(self, seed: int) -> float:

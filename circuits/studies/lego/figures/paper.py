@@ -1,6 +1,7 @@
 """The paper's own figures, from the experiment's models, and how T scales with d."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from matplotlib.axes import Axes
@@ -10,7 +11,7 @@ from torch import Tensor
 from circuits.studies.lego.lab import LegoLab
 from circuits.studies.lego.lab.experiment import lengths_to
 from circuits.studies.lego.lab.models import Specimen
-from probes.figures import attention_rows, curve
+from probes.figures import OKABE_ITO, attention_rows, curve, shared_legend
 from probes.measurement import Measurement
 from trained.errors import BadInput
 from trained.lego.action import action
@@ -22,21 +23,24 @@ TESTED = (10, 20)
 
 
 def figure1(lab: LegoLab) -> Figure:
-    """Figure 1: accuracy against length, by action, and after self-training."""
-    groups = _groups(lab)
-    figure = Figure((12, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    """Figure 1: accuracy against length, by action, and after self-training.
+
+    The paper: C6 stays near 1 up to 160; S5 does after rounds of self-training.
+    """
+    groups, rounds = _groups(lab), lab.config.standard.rounds
     trained = {action(g).slug: lab.converged(g) for g in groups}
-    _lines(lab, trained, left)
-    left.set_title("trained at length 5 (paper: C6 near 1 up to 160)", fontsize=12)
-    rounds = lab.config.standard.rounds
+    panels = {f"trained at {lab.config.train_length} (paper: C6 near 1)": trained}
     if rounds:
         stages = {f"trained at {lab.config.train_length}": lab.after(BASE)}
         stages |= {f"self-trained at {n}": lab.after(taught(n)) for n in rounds}
         stages["true answers instead"] = lab.after(gold(rounds[-1]))
-        _lines(lab, stages, right)
         name = action(lab.symmetric).slug
-        right.set_title(f"{name} (paper: near 1 up to 160 at last)", fontsize=12)
+        panels[f"{name}, self-trained (paper: S5 near 1 at last)"] = stages
+    figure = Figure((6.4 * len(panels), 4.4), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for ax, (title, rows) in zip(axes, panels.items(), strict=True):
+        _lines(lab, rows, ax)
+        ax.set_title(title, fontsize=12)
     return figure
 
 
@@ -60,6 +64,7 @@ def _lines(lab: LegoLab, rows: dict[str, list[Specimen]], ax: Axes) -> None:
         name="share of chains all right",
     )
     curve(measured, x="length", hue="model", ax=ax)
+    ax.set_xlabel("length of the chain (dotted: training length)", fontsize=11)
     ax.set_ylim(-0.04, 1.04)
     ax.set_xscale("log", base=2)
     ax.set_xticks(lengths[::2], [str(n) for n in lengths[::2]])
@@ -68,19 +73,35 @@ def _lines(lab: LegoLab, rows: dict[str, list[Specimen]], ax: Axes) -> None:
 
 
 def figure2(lab: LegoLab) -> Figure:
-    """Figures 2 and 5: mean attention at the training length, in order and permuted."""
-    groups, n = _groups(lab), lab.config.train_length
-    figure = Figure((max(12, 2.2 * n), 3.4 * len(groups)), layout="constrained")
-    grid_of = figure.subplots(len(groups), 2, squeeze=False)
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-    for row, group in zip(grid_of, groups, strict=True):
-        specimen = lab.converged(group)[0]
-        for ax, places in zip(row, (torch.arange(n), order), strict=True):
-            heat(lab, specimen, places, ax)
+    """Figures 2 and 5: mean attention, predicates in order and permuted; one seed.
+
+    The paper: each answer looks at its predicate and at the answer before, wherever the
+    predicate is written.
+    """
+    return heats(lab, [lab.converged(group)[0] for group in _groups(lab)])
+
+
+def heats(lab: LegoLab, specimens: Sequence[Specimen]) -> Figure:
+    """Mean attention of models at the training length, in one scale of colours."""
+    n = lab.config.train_length
+    permuted = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    orders = {"in order": torch.arange(n), "permuted": permuted}
+    found = {
+        f"{specimen.action.slug}, predicates {name}": _heat(lab, specimen, places)
+        for specimen in specimens
+        for name, places in orders.items()
+    }
+    top = max(float(one.values.nan_to_num().max()) for one in found.values())
+    figure = Figure((max(12, 2.2 * n), 3.4 * len(specimens)), layout="constrained")
+    axes = figure.subplots(len(specimens), 2, squeeze=False).flat
+    for ax, (title, measured) in zip(axes, found.items(), strict=True):
+        attention_rows(measured, ax, top=top).set_title(title, fontsize=12)
+        ax.set_xlabel("clause read: predicates p, answers a", fontsize=11)
+        ax.set_ylabel("answer that asks", fontsize=11)
     return figure
 
 
-def heat(lab: LegoLab, specimen: Specimen, places: Tensor, ax: Axes) -> None:
+def _heat(lab: LegoLab, specimen: Specimen, places: Tensor) -> Measurement:
     """Mean attention of every answer, predicates written at these places."""
     sentences = lab.short(specimen)
     sentences = sentences._replace(places=places.expand_as(sentences.places))
@@ -88,72 +109,72 @@ def heat(lab: LegoLab, specimen: Specimen, places: Tensor, ax: Axes) -> None:
     n = len(mean)
     hidden = torch.ones(n, n).triu(1).bool()
     mean[:, n:][hidden] = math.nan
-    written = (places.argsort() + 1).tolist()
     answers = tuple(f"a{number}" for number in range(n))
-    keys = (*(f"p{number}" for number in written), *answers)
-    measured = Measurement(
-        mean, ("query", "key"), {"query": answers, "key": keys}, name="attention"
-    )
-    attention_rows(measured, ax)
-    shown = "in order" if written == sorted(written) else "permuted"
-    ax.set_title(f"{specimen.action.slug}, predicates {shown}", fontsize=12)
-    ax.set_xlabel("clause: predicates p, answers a", fontsize=11)
+    written = (f"p{number + 1}" for number in places.argsort().tolist())
+    labels = {"query": answers, "key": (*written, *answers)}
+    return Measurement(mean, ("query", "key"), labels, name="attention")
 
 
 def figure67(lab: LegoLab) -> Figure:
-    """Figures 6 and 7: attention on predicate and answer against their position."""
+    """Figures 6 and 7: attention on predicate and answer against their position.
+
+    The paper: the predicate's falls for S5 only, the answer's for C6.
+    """
     groups = _groups(lab)
-    figure = Figure((12, 4.2), layout="constrained")
     tested = [n for n in TESTED if n <= lab.farthest_length]
-    for what, (ax, name) in enumerate(
-        zip(figure.subplots(1, 2), ("predicate", "answer"), strict=True)
-    ):
-        for group in groups:
-            for length in tested:
+    figure = Figure((12, 4.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    papers = ("predicate (paper: falls for S5)", "answer before (paper: falls for C6)")
+    for what, (ax, name) in enumerate(zip(axes, papers, strict=True)):
+        for group, colour in zip(groups, OKABE_ITO, strict=False):
+            for length, style in zip(tested, ("-", "--"), strict=False):
                 looks = torch.stack(
                     [lab.looks(s, length)[what] for s in lab.converged(group)]
-                ).mean(0)
+                )
                 place = torch.arange(1, length + 1) / length
-                style = "-" if length == tested[0] else "--"
-                colour = f"C{groups.index(group)}"
-                label = f"{action(group).slug}, L = {length}"
-                ax.plot(place, looks, style, color=colour, label=label)
-        ax.set_xlabel("step / L", fontsize=11)
-        ax.set_ylabel(f"attention on its {name}", fontsize=11)
-        ax.set_ylim(0, None)
-        ax.legend(fontsize=9)
-    figure.suptitle("paper: predicate falls for S5 only, answer for C6", fontsize=12)
+                label = f"{action(group).slug}, length {length}"
+                ax.plot(place, looks.mean(0), style, color=colour, label=label)
+                low, high = looks.amin(0), looks.amax(0)
+                ax.fill_between(place, low, high, color=colour, alpha=0.12, linewidth=0)
+        ax.set_title(name, fontsize=12)
+        _plain(ax, "step over length (band: all seeds)", "attention, mean over seeds")
+    axes[0].set_ylim(0, None)
+    shared_legend(figure)
     return figure
 
 
 def scaling(lab: LegoLab) -> Figure:
-    """How the theory's length and concentration error scale with d."""
+    """The theory's reach and misplaced attention against the number of tokens.
+
+    One stopping rule for every size; the reach is extrapolated.
+    """
     groups = [g for g in lab.config.theory.grid_groups if grid(lab.config, g)]
     if not lab.config.theory.grid or not lab.config.theory.groups:
         raise BadInput("theory.grid is empty: nothing scales")
-    figure = Figure((12, 4.2), layout="constrained")
-    panels = {"reach": "L_x (extrapolated)", "eps": "eps at L = 2"}
+    figure = Figure((12, 4.4), layout="constrained")
+    panels = {
+        "reach": "length that is solved (extrapolated)",
+        "eps": "misplaced attention at length 2",
+    }
     for ax, (what, label) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        for number, group in enumerate(groups):
+        for group, colour in zip(groups, OKABE_ITO, strict=False):
             sizes = grid(lab.config, group)
             values = torch.tensor([lab.by_d(group, d, what) for d in sizes])
             name = action(group).slug
-            ax.plot(sizes, values.mean(1), "o-", color=f"C{number}", label=name)
-            ax.plot(sizes, values, ".", color=f"C{number}", alpha=0.4)
+            ax.plot(sizes, values.mean(1), "o-", color=colour, label=name)
+            ax.plot(sizes, values, ".", color=colour, alpha=0.4)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xticks(lab.config.theory.grid, [str(d) for d in lab.config.theory.grid])
         ax.set_xticks([], minor=True)
-        ax.set_xlabel("d", fontsize=11)
-        ax.set_ylabel(label, fontsize=11)
-        ax.legend(fontsize=9)
-    figure.suptitle("T, one stopping rule for every d", fontsize=12)
+        _plain(ax, "tokens d of the vocabulary (dots: seeds)", label)
+    shared_legend(figure)
     return figure
 
 
-PAPER_FIGURES = {
-    "figure1": figure1,
-    "figure2": figure2,
-    "figure67": figure67,
-    "scaling": scaling,
-}
+def _plain(ax: Axes, x: str, y: str) -> None:
+    """Names of the axes, and the look of every other figure."""
+    ax.set_xlabel(x, fontsize=11)
+    ax.set_ylabel(y, fontsize=11)
+    ax.grid(visible=True, axis="y", alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)

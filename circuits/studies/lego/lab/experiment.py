@@ -18,6 +18,7 @@ from circuits.interventions.edit import Put, Rule
 from circuits.lab import once
 from circuits.studies.lego.law import diluted_error, irrelevant, sharpness
 from trained.ensemble import move
+from trained.errors import or_intact
 from trained.lego.config import first_of_kind
 from trained.lego.stages import BASE, gold, taught
 from trained.lego.standard_arms import Recipe
@@ -25,7 +26,7 @@ from trained.lego.task import table_of, verified_rollout
 from trained.task import Batch
 
 from .folded import FoldedLab, bisected, crossing, sharpened
-from .models import PATTERN, Edit, Specimen, targets, unless_idle
+from .models import PATTERN, Edit, Specimen, targets
 
 HALF = 0.5
 STEP = math.sqrt(2)
@@ -267,7 +268,7 @@ class ExperimentLab(FoldedLab):
 
         def too_blunt(log: float) -> bool:
             edit = partial(specimen.error, sentences, sharpened(2**log))
-            error = unless_idle(edit, partial(specimen.error, sentences))
+            error = or_intact(edit, partial(specimen.error, sentences))
             return sharpness(error, counts) < wanted
 
         return float(2 ** bisected(too_blunt, -2.0, 2.0))

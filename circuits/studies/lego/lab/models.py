@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -20,7 +20,7 @@ from circuits.interventions.weights import WeightEdit, edited
 from circuits.lab import Lab, once
 from probes.attention import attention_mass, balance_gap, concentration_error
 from trained.arm import Arm
-from trained.errors import NothingChanged
+from trained.errors import or_intact
 from trained.lego.action import Action, action
 from trained.lego.arms import MAIN, saved_step, self_name
 from trained.lego.config import Config, Variant
@@ -59,16 +59,6 @@ Edit = Callable[[Batch], Rule]
 Build = Callable[[str, int, int | None], Any]
 """(arm, seed, step) -> a model in place of the trained one; None: keep that."""
 
-Found = TypeVar("Found")
-
-
-def unless_idle(edited: Callable[[], Found], intact: Callable[[], Found]) -> Found:
-    """What an edit gives; on a null, where it finds nothing to change: no effect."""
-    try:
-        return edited()
-    except NothingChanged:
-        return intact()
-
 
 @dataclass(frozen=True)
 class Specimen:
@@ -102,7 +92,7 @@ class Specimen:
         changes = {
             TABLES.format(names.get(name, name)): edit for name, edit in edits.items()
         }
-        return unless_idle(
+        return or_intact(
             lambda: replace(self, model=edited(self.model, changes)), lambda: self
         )
 
@@ -130,7 +120,7 @@ class Specimen:
         found = []
         for batch in self.batches(sentences):
             ways = (partial(self._read, batch, how) for how in (edit, None))
-            found.append(unless_idle(*ways))
+            found.append(or_intact(*ways))
         variables, values = zip(*found, strict=True)
         return Prediction(torch.cat(variables).cpu(), torch.cat(values).cpu())
 

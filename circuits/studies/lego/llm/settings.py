@@ -16,9 +16,11 @@ class Settings:
     long: int = 16
     """The largest length."""
     n_shortest: int = 4
-    """Chains of each length for a seed."""
+    """Chains of the length `shortest` for a seed."""
     n_short: int = 6
+    """Chains of the length `short` for a seed."""
     n_long: int = 2
+    """Chains of the length `long` for a seed."""
     n_hidden: int = 4
     """Of the short chains, how many are run again with predicates hidden."""
     n_solved: int = 2

@@ -6,10 +6,8 @@ a donor prompt that has it, the rest of the prompt stays. All but `written`, `as
 has no effect (`or_intact`): that is what it shows of a model without the mechanism.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -21,23 +19,13 @@ from circuits.interventions.part import Part
 from circuits.interventions.passes import answer_logits
 from circuits.interventions.weights import WeightEdit, edited
 from probes.statistics import tie_split_accuracy
-from trained.errors import NothingChanged
+from trained.errors import or_intact
 from trained.recall.model import RecallModel, memory_neurons
 from trained.recall.task import Episodes, Vocabulary, confusing_relations
 from trained.seeding import generator
 from trained.task import Batch
 
-Found = TypeVar("Found")
-
 KEY_QUERY = "blocks.0.attn.W_KQ"
-
-
-def or_intact(changed: Callable[[], Found], intact: Callable[[], Found]) -> Found:
-    """What an edit gives, or the intact value where it finds nothing to change."""
-    try:
-        return changed()
-    except NothingChanged:
-        return intact()
 
 
 def rewired(model: RecallModel, edit: WeightEdit) -> RecallModel:

@@ -7,7 +7,7 @@ from typing import Any
 
 from circuits.claims import Claim, Kind, Null
 from circuits.conditions import Condition, Mean, Measure
-from trained.errors import NothingChanged
+from trained.errors import or_intact
 from trained.symbols.config import Config
 from trained.symbols.setting import Setting, settings
 
@@ -77,10 +77,7 @@ def after(setting: Setting, edit: Quantity, intact: Quantity = error) -> Measure
     """
 
     def measured(specimen: Any) -> float:
-        try:
-            return edit(specimen)
-        except NothingChanged:
-            return intact(specimen)
+        return or_intact(lambda: edit(specimen), lambda: intact(specimen))
 
     return over(setting, measured)
 

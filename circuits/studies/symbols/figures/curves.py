@@ -1,5 +1,7 @@
 """Errors of trained networks on unseen symbols, beside the paper's, as figures."""
 
+from collections.abc import Sequence
+
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,7 +10,7 @@ from circuits.claims import NotTested
 from circuits.studies.symbols.claims.curves import COPY_HALF, CURVE, LAST_LAYER, value
 from circuits.studies.symbols.claims.psychometric import CHANCE
 from circuits.studies.symbols.lab import SymbolsLab
-from probes.figures import OKABE_ITO
+from probes.figures import OKABE_ITO, dot_rows, shared_legend
 from probes.statistics import bootstrap_interval
 from trained.errors import BadInput
 from trained.symbols.setting import (
@@ -17,75 +19,116 @@ from trained.symbols.setting import (
     copying,
     perceptron,
     psychometric,
+    recalling,
     relation,
     settings,
 )
 
-MOST_BARS = 24
+MOST_ROWS = 24
 """Settings beside the paper's numbers in one figure."""
 
 
+KINDS = {"none": "transformer", "a": "with aI", "b": "with bI", "ab": "with aI and bI"}
+KINDS |= {"mlp": "MLP", "mlp_incidence": "MLP told which match"}
+
+
 def efficiency(lab: SymbolsLab) -> Figure:
-    """Test error on unseen symbols against the number of training strings."""
+    """Error on unseen symbols against training strings (Figures 1c, 21 and 24).
+
+    The paper: one scalar a per head, which adds a times the identity to the query-key
+    product, needs an order less data; an MLP never generalises, unless it is told which
+    tokens match ($X X^T$). The null has a random rotation in the identity's place.
+    """
     config = lab.config
     lines: dict[str, list[Setting]] = {
-        "vanilla": [relation(config, n) for n in config.n],
-        "$W_K W_Q^T + aI$": [relation(config, n, "a") for n in config.identity_n],
-        "$W_K W_Q^T + aQ$": [relation(config, n, "aQ") for n in config.identity_n],
+        "transformer": [relation(config, n) for n in config.n],
+        "with $aI$": [relation(config, n, "a") for n in config.identity_n],
+        "null: with $aQ$, $Q$ random": [
+            relation(config, n, "aQ") for n in config.identity_n
+        ],
     }
     if config.task in config.mlp_tasks:
-        names = {"MLP": "mlp", "MLP given $X X^T$": "mlp_incidence"}
+        names = {"MLP": "mlp", "MLP told which match": "mlp_incidence"}
         for label, model in names.items():
             lines[label] = [
                 perceptron(config, config.task, n, model)  # type: ignore[arg-type]
                 for n in config.mlp_n
             ]
-    figure = Figure((6.8, 4.4), layout="constrained")
+    figure = Figure((7.2, 5), layout="constrained")
     ax = figure.add_subplot()
     for (label, found), colour in zip(lines.items(), OKABE_ITO, strict=False):
         _curve(lab, found, label, colour, ax)
     for arm, colour in (("none", OKABE_ITO[0]), ("a", OKABE_ITO[1])):
         told = CURVE.get(config.task, {}).get(arm, {})
         shown = {n: v for n, v in told.items() if n <= 2 * config.n[-1]}
-        label = f"paper, {'vanilla' if arm == 'none' else '+aI'}"
+        label = f"paper, {'transformer' if arm == 'none' else 'with $aI$'}"
         ax.plot(list(shown), list(shown.values()), "x:", color=colour, label=label)
-    ax.axhline(1, color="grey", linewidth=0.8)
-    ax.axhline(lab.config.level, color="grey", linewidth=0.8, linestyle=":")
+    ax.axhline(1, color="grey", linewidth=0.8, label="answering 0 throughout")
+    level = f"{config.level:g}: compared here"
+    ax.axhline(config.level, color="grey", linewidth=0.8, linestyle=":", label=level)
     ax.set_xscale("log", base=2)
     ticks = sorted({*config.n, *config.identity_n})
     ax.set_xticks(ticks, [str(n) for n in ticks])
-    ax.set_xlabel("training strings n (and training symbols)", fontsize=11)
-    ax.set_ylabel("test MSE on unseen symbols", fontsize=11)
-    ax.set_ylim(0, 1.4 * ax.get_ylim()[1])
-    ax.set_title(f"data efficiency, {config.task}", fontsize=12)
-    ax.legend(fontsize=8, frameon=False, loc="upper center", ncols=3)
+    ax.set_ylim(0, None)
+    ax.set_title(f"templates {config.task.replace('_', '/')}", fontsize=12)
+    plain(
+        ax,
+        "training strings n (and training symbols)",
+        "squared error on unseen symbols",
+    )
+    shared_legend(figure, ncols=3)
     return figure
 
 
-def _curve(
-    lab: SymbolsLab, found: list[Setting], label: str, colour: str, ax: Axes
-) -> None:
-    """A line of means over seeds with their 95 % bootstrap intervals.
+def plain(ax: Axes, x: str, y: str) -> None:
+    """Names of the axes, and the look of every other figure."""
+    ax.set_xlabel(x, fontsize=11)
+    ax.set_ylabel(y, fontsize=11)
+    ax.grid(visible=True, axis="y", alpha=0.3)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
 
-    MLPs after the last step, where they are judged; the rest at the best one.
-    """
-    sizes = [setting.n for setting in found]
+
+def _curve(
+    lab: SymbolsLab,
+    found: list[Setting],
+    label: str,
+    colour: str,
+    ax: Axes,
+    what: str = "test",
+) -> None:
+    """MLPs after the last step, where they are judged; the rest at the best one."""
     is_mlp = found[0].model.startswith("mlp")
-    scores = lab.last_scores if is_mlp else lab.scores
-    values = [torch.tensor(scores(setting)).double() for setting in found]
-    ax.plot(sizes, [float(v.mean()) for v in values], "o-", color=colour, label=label)
-    low, high = zip(*(bootstrap_interval(v) for v in values), strict=True)
+    values = [lab.last_scores(s) if is_mlp else lab.scores(s, what) for s in found]
+    line(ax, [setting.n for setting in found], values, label, colour)
+
+
+def line(
+    ax: Axes,
+    sizes: Sequence[int],
+    values: Sequence[Sequence[float]],
+    label: str,
+    colour: str,
+) -> None:
+    """A line of means over seeds with their 95 % bootstrap intervals."""
+    found = [torch.tensor(several).double() for several in values]
+    ax.plot(sizes, [float(v.mean()) for v in found], "o-", color=colour, label=label)
+    low, high = zip(*(bootstrap_interval(v) for v in found), strict=True)
     ax.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def copying_error(lab: SymbolsLab) -> Figure:
-    """Error of naming an unseen symbol, by width (Figure 5)."""
+    """Error of naming an unseen symbol, by width (Figure 5).
+
+    The paper: it rises with the width, until a scalar b adds b times the identity to
+    the value-output product.
+    """
     config = lab.config
     figure = Figure((8.4, 3.9), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     named: tuple[tuple[str, Identity], ...] = (
-        ("vanilla", "none"),
-        ("$W_V W_O^T + bI$", "b"),
+        ("transformer (Figure 5a)", "none"),
+        ("with $bI$ (Figure 5b)", "b"),
     )
     widths = config.copying.d_model
     for ax, (title, identity) in zip(panels, named, strict=True):
@@ -101,18 +144,18 @@ def copying_error(lab: SymbolsLab) -> Figure:
         ax.set_xticks(widths, [str(d) for d in widths])
         ax.minorticks_off()
         ax.set_ylim(-0.03, 1.03)
-        ax.set_xlabel("width d", fontsize=11)
         ax.set_title(f"copying, {title}", fontsize=12)
-        ax.legend(fontsize=9, frameon=False)
-    panels[0].set_ylabel("test error on unseen symbols", fontsize=11)
-    told = ", ".join(f"{COPY_HALF[d]} (d = {d})" for d in widths if d in COPY_HALF)
-    if told:
-        figure.suptitle(f"paper, vanilla: n at 50 % error {told}", fontsize=10)
+        plain(ax, "width d", "error on unseen symbols")
+    panels[1].set_ylabel("")
+    known = [d for d in COPY_HALF if d in widths] or list(COPY_HALF)[:3]
+    told = ", ".join(f"n = {COPY_HALF[d]} at d = {d}" for d in known)
+    figure.suptitle(f"paper, transformer: half wrong with {told}", fontsize=10)
+    shared_legend(figure, "training strings")
     return figure
 
 
 def beside_paper(lab: SymbolsLab) -> Figure:
-    """Every network that the paper's figures have a number for, beside that number."""
+    """Every network that the paper's Figures 2c, 16 to 22 have a number for."""
     found = {
         _label(setting): (setting, number)
         for setting in settings(lab.config)
@@ -120,31 +163,27 @@ def beside_paper(lab: SymbolsLab) -> Figure:
     }
     if not found:
         raise BadInput("the paper has no number for a network of this run")
-    chosen = sorted(found.items())[:MOST_BARS]
-    figure = Figure((7.6, 0.8 + 0.36 * len(chosen)), layout="constrained")
-    ax = figure.add_subplot()
-    for place, (_, (setting, number)) in enumerate(chosen):
-        values = _measured(lab, setting)
-        ax.barh(place - 0.2, sum(values) / len(values), 0.4, color=OKABE_ITO[1])
-        ax.barh(place + 0.2, number, 0.4, color="0.7")
-        ax.scatter(values, [place - 0.2] * len(values), s=10, color="black", zorder=3)
-    ax.set_yticks(range(len(chosen)), [name for name, _ in chosen], fontsize=9)
-    ax.invert_yaxis()
-    ax.set_xlabel(
-        "test MSE (programs of Figure 2: error) on unseen symbols", fontsize=10
-    )
-    ax.set_title("this run (dots: seeds) and the paper (grey)", fontsize=12)
+    order = sorted(found, key=lambda name: (found[name][0].task, found[name][0].n))
+    chosen = {name: found[name] for name in order[:MOST_ROWS]}
+    values = [_measured(lab, setting) for setting, _ in chosen.values()]
+    figure = Figure((8, 1.4 + 0.4 * len(chosen)), layout="constrained")
+    told = {name: number for name, (_, number) in chosen.items()}
+    series = {"this run (whiskers: seeds)": values}
+    ax = dot_rows(list(chosen), series, paper=told, ax=figure.add_subplot())
+    ax.set_xlabel("squared error (programs of Figure 2: error) on unseen symbols")
+    ax.set_title("beside the paper's numbers", fontsize=12)
+    shared_legend(figure)
     return figure
 
 
 def _label(setting: Setting) -> str:
     own = setting.model == "transformer"
     kind: str = setting.identity if own else setting.model
-    kind = "vanilla" if kind == "none" else kind
+    kind = KINDS.get(kind, kind)
     kind = f"readout only, x{setting.head_only:g}" if setting.head_only else kind
     kind += ", scores" if setting.scaled == "scores" else ""
     kind = "mimetic" if setting.start == "mimetic" else kind
-    return f"{setting.task}, n = {setting.n}, {kind}"
+    return f"{setting.task.replace('_', '/')}, n = {setting.n}, {kind}"
 
 
 def _papers(setting: Setting) -> float | None:
@@ -164,26 +203,61 @@ def _measured(lab: SymbolsLab, setting: Setting) -> list[float]:
     return lab.scores(setting, "test_error" if setting.role == "recall" else "test")
 
 
+def programs(lab: SymbolsLab) -> Figure:
+    """Recall of a value by its name against training strings (Figure 2c).
+
+    The paper: both scalars together learn it from far fewer strings.
+    """
+    own = lab.config.recall
+    if not own.n:
+        raise BadInput("the run recalls no values: --set recall.n=4096")
+    figure = Figure((7.2, 4.6), layout="constrained")
+    ax = figure.add_subplot()
+    arms: tuple[tuple[Identity, str], ...] = (
+        ("none", "transformer"),
+        ("ab", "with $aI$ and $bI$"),
+        ("a", "with $aI$"),
+        ("b", "with $bI$"),
+    )
+    trained = settings(lab.config)
+    for (arm, label), colour in zip(arms, OKABE_ITO, strict=False):
+        found = [recalling(lab.config, n, arm) for n in own.n]
+        if found := [setting for setting in found if setting in trained]:
+            _curve(lab, found, label, colour, ax, "test_error")
+        told = CURVE["figure2"].get(arm, {})
+        if told:
+            name = f"paper, {label}"
+            ax.plot(list(told), list(told.values()), "x:", color=colour, label=name)
+    ax.set_xscale("log", base=2)
+    ax.set_ylim(-0.03, 1.03)
+    ax.set_title(f"recall of a value, {own.depth} layers", fontsize=12)
+    plain(ax, "training strings n", "error on unseen symbols")
+    shared_legend(figure, ncols=2)
+    return figure
+
+
 def psychometric_error(lab: SymbolsLab) -> Figure:
-    """Errors in the tests of Figure 3, by n, beside chance."""
+    """Errors in the psychometric tests (Figure 3) by training strings."""
     own = lab.config.psychometric
     if not own.n:
         raise BadInput(
             "the run has no psychometric tests: --set psychometric.n=256,2048"
         )
-    figure = Figure((8.4, 3.6), layout="constrained")
+    figure = Figure((10, 4), layout="constrained")
     names = [*CHANCE, "raven"]
     for ax, name in zip(figure.subplots(1, 3, sharey=True), names, strict=True):
-        for n, colour in zip(own.n, OKABE_ITO, strict=False):
-            try:
-                values = lab.scores(psychometric(lab.config, name, n), "test_error")
-            except NotTested:
-                continue
-            ax.bar(str(n), sum(values) / len(values), color=colour)
-            ax.scatter([str(n)] * len(values), values, color="black", s=12, zorder=3)
+        found = [psychometric(lab.config, name, n) for n in own.n]
+        try:
+            _curve(lab, found, "this run", OKABE_ITO[0], ax, "test_error")
+        except NotTested:
+            ax.set_xlabel("not trained")
         if name in CHANCE:
-            ax.axhline(CHANCE[name], color="grey", linestyle=":")
+            ax.axhline(CHANCE[name], color="grey", linestyle=":", label="chance")
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(own.n, [str(n) for n in own.n])
+        ax.set_xticks([], minor=True)
+        ax.set_ylim(-0.03, 1.03)
         ax.set_title(name.replace("_", " "), fontsize=11)
-        ax.set_xlabel("training strings n", fontsize=10)
-    figure.axes[0].set_ylabel("test error on unseen symbols", fontsize=11)
+        plain(ax, "training strings n", "error on unseen symbols")
+    shared_legend(figure)
     return figure

@@ -1,7 +1,6 @@
 """Kernels and the first instant of training, as figures."""
 
 from math import log10
-from typing import cast
 
 import torch
 from jaxtyping import Int
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from circuits.studies.symbols.lab import SymbolsLab
 from circuits.studies.symbols.theory import MLP, RESOLVED, KernelName, Taught
-from probes.figures import OKABE_ITO, curve
+from probes.figures import OKABE_ITO, curve, shared_legend
 from probes.measurement import Measurement
 from trained.symbols.first_step import GROUPS, wide_limit
 from trained.symbols.kernel import Kernel, first_occurrence
@@ -20,12 +19,15 @@ from trained.symbols.tasks import Task, task
 from trained.symbols.theory import instances, template_matrix
 from trained.task import Batch
 
-KERNEL_STRINGS = 64
+KERNEL_STRINGS = 40
 """Strings in the picture of a kernel matrix."""
 
 
 def kernel(lab: SymbolsLab) -> Figure:
-    """Kernel matrices of training strings, sorted by template (Figure 4)."""
+    """Kernel matrices of training strings, sorted by template (Figure 4).
+
+    The paper: the transformer's kernel tells templates apart, the MLP's does not.
+    """
     chosen = task(lab.config.kernel.tasks[0])
     draw = lab.theory.draws[0]
     strings, _ = lab.theory.splits(chosen.name, KERNEL_STRINGS, draw)
@@ -49,10 +51,10 @@ def kernel(lab: SymbolsLab) -> Figure:
     panels = figure.subplots(1, 2, sharey=True)
     for ax, (name, matrix) in zip(panels, matrices.items(), strict=True):
         image = ax.imshow(matrix.numpy(), cmap=colours, vmin=-top, vmax=top)
-        ax.set_title(f"{name}, {chosen.name}", fontsize=12)
+        ax.set_title(f"{name}, {chosen.name.replace('_', '/')}", fontsize=12)
         _divide(ax, chosen, strings)
     bar = figure.colorbar(image, ax=panels)
-    bar.set_label("K / mean of N - 1; grey: a common symbol", fontsize=10)
+    bar.set_label("kernel above its mean (share); grey: a common symbol", fontsize=10)
     return figure
 
 
@@ -78,7 +80,7 @@ def template_numbers(strings: Batch, chosen: Task) -> Int[Tensor, " batch"]:
     return equal.all(-1).int().argmax(1)
 
 
-def kernel_regression(lab: SymbolsLab) -> Figure:
+def regression(lab: SymbolsLab) -> Figure:
     """Error of kernel regression on unseen symbols against n, with its law."""
     theory, sizes = lab.theory, lab.config.kernel.n
     name, draws = lab.config.kernel.tasks[0], lab.theory.draws
@@ -88,7 +90,7 @@ def kernel_regression(lab: SymbolsLab) -> Figure:
         f"with {few} symbols": ("transformer", few, "clean"),
         "with noise on labels": ("transformer", None, "noisy"),
         "MLP kernel": ("mlp", None, "clean"),
-        "MLP kernel given $X X^T$": ("incidence", None, "clean"),
+        "MLP kernel, told which tokens match": ("incidence", None, "clean"),
     }
     values = [
         [
@@ -106,25 +108,31 @@ def kernel_regression(lab: SymbolsLab) -> Figure:
         labels={"regression": tuple(lines), "training strings n": sizes},
         name="squared error on unseen symbols",
     )
-    ax = curve(measured, x="training strings n", hue="regression", band="draw")
+    figure = Figure((6.4, 5.2), layout="constrained")
+    ax = figure.add_subplot()
+    curve(measured, x="training strings n", hue="regression", band="draw", ax=ax)
     needed = theory.scale(draws[0])
     grid = torch.logspace(log10(sizes[0]), log10(sizes[-1]), 50)
     law = (1 + grid / needed) ** -2
-    label = f"$(1 + n/n_0)^{{-2}}$, $n_0$ = {needed:.0f}"
-    ax.plot(grid.tolist(), law.tolist(), ":", color="black", label=label)
+    label = f"law: $(1 + n/n_0)^{{-2}}$, $n_0$ = {needed:.0f}"
+    ax.plot(grid.tolist(), law.tolist(), ":", color="grey", label=label)
     ax.set(xscale="log", yscale="log")
     ax.set_xticks(sizes, [str(n) for n in sizes])
-    ax.set_title(f"kernel regression, {name}", fontsize=12)
-    ax.legend(fontsize=9, frameon=False)
-    return cast(Figure, ax.figure)
+    ax.set_xticks([], minor=True)
+    ax.set_title(f"kernel regression, {name.replace('_', '/')}", fontsize=12)
+    shared_legend(figure, ncols=2)
+    return figure
 
 
 def nonsingular(lab: SymbolsLab) -> Figure:
-    """How far N is from singular, by draw of parameters and templates (Theorem 4.4)."""
+    """How far the templates' kernel matrix N is from singular (Theorem 4.4).
+
+    By draw of parameters and templates, in units of the integration's error.
+    """
     names = lab.config.kernel.matrix_tasks
     figure = Figure((7.6, 4.2), layout="constrained")
     ax = figure.add_subplot()
-    kinds = {"eigenvalue": "least eigenvalue of N", "gap": "Equation 9"}
+    kinds = {"eigenvalue": "least eigenvalue of N", "gap": "gap of Equation 9"}
     for shift, (quantity, label) in enumerate(kinds.items()):
         for place, name in enumerate(names):
             found = [lab.theory.resolved(d, name)[quantity] for d in lab.theory.draws]
@@ -136,17 +144,20 @@ def nonsingular(lab: SymbolsLab) -> Figure:
                 color=OKABE_ITO[shift],
                 label=None if place else label,
             )
-    ax.axhline(RESOLVED, color="grey", linestyle=":", label="resolved above")
+    ax.axhline(RESOLVED, color="grey", linestyle=":", label="above: not zero")
     ax.set_yscale("log")
     ax.set_xticks(range(len(names)), [n.replace("_", "/") for n in names], fontsize=9)
     ax.set_ylabel("value over its integration error", fontsize=11)
-    ax.set_title("N of the transformer kernel, parameters drawn", fontsize=12)
-    ax.legend(fontsize=9, frameon=False)
+    ax.set_title("kernel matrix N of the templates, parameters drawn", fontsize=12)
+    shared_legend(figure)
     return figure
 
 
 def first_step(lab: SymbolsLab) -> Figure:
-    """How fast the loss on an unseen symbol falls at first (Theorems 5.1, 5.2)."""
+    """How fast the loss on an unseen symbol falls at first (Theorems 5.1, 5.2).
+
+    The paper: in wide models only the identity scaling b makes it fall.
+    """
     own = lab.config.first_step
     gamma = own.gammas[len(own.gammas) // 2]
     groups = {
@@ -164,16 +175,17 @@ def first_step(lab: SymbolsLab) -> Figure:
         labels={"trained": tuple(shown.values()), "width d": own.d_model},
         name="fall of the unseen loss per fall of the training loss",
     )
-    ax = curve(measured, x="width d", hue="trained", band="draw")
+    figure = Figure((6.4, 5), layout="constrained")
+    ax = figure.add_subplot()
+    curve(measured, x="width d", hue="trained", band="draw", ax=ax)
     sizes = lab.theory.copy_sizes(own.d_model[-1], gamma)
     for level in set(wide_limit(sizes).values()):
-        ax.axhline(level, color="grey", linestyle=":", linewidth=1)
-    ax.axhline(0, color="black", linewidth=0.8)
+        ax.axhline(level, color="grey", linestyle=":", label="limit of wide models")
+    ax.axhline(0, color="grey", linewidth=0.8)
     ax.set_xscale("log", base=2)
     ax.set_xticks(own.d_model, [str(d) for d in own.d_model])
-    ax.set_ylabel("unseen per training loss, fall at t = 0", fontsize=11)
-    title = (
-        f"copying a symbol, the first instant, gamma = {gamma:g}; dotted: wide limit"
-    )
-    ax.set_title(title, fontsize=11)
-    return cast(Figure, ax.figure)
+    ax.set_ylabel("fall of the unseen loss over that of training")
+    title = f"copying a symbol, first instant; position strength {gamma:g}"
+    ax.set_title(title, fontsize=12)
+    shared_legend(figure, "what is trained", ncols=3)
+    return figure

@@ -1,16 +1,17 @@
 """Weights and edits of trained models, as figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from circuits.interventions.head_matrices import head_matrices
 from circuits.studies.symbols.lab import SymbolsLab
 from circuits.studies.symbols.specimen import Specimen, diagonal_scores
-from probes.figures import OKABE_ITO, bars, heatmap
+from probes.figures import OKABE_ITO, dots, heatmap, limits_of
 from probes.measurement import Measurement
 from probes.weights import diagonal_score
 from trained.symbols.setting import Setting, copying, relation
@@ -21,7 +22,11 @@ SHOWN = 64
 
 
 def diagonals(lab: SymbolsLab) -> Figure:
-    """The most diagonal heads before and after training, and z of all (Figure 7)."""
+    """The most diagonal heads before and after training, and all (after Figure 7).
+
+    z is the trace of a head's matrix over what a random one as large would have: within
+    2 of zero nothing is diagonal.
+    """
     config = lab.config
     wide = config.copying.d_model[-1]
     copied = sorted({config.copying.span_n, *config.copying.n})
@@ -37,29 +42,35 @@ def diagonals(lab: SymbolsLab) -> Figure:
     grid = figure.subplots(2, 3)
     for axes, (title, settings, circuit) in zip(grid, rows, strict=True):
         last = settings[-1]
-        for ax, when, which in (
-            (axes[0], "before training", lab.untrained()),
-            (axes[1], f"vanilla, n = {last.n}", lab),
-        ):
-            _strongest(which.specimens(last)[0], circuit, f"{title}\n{when}", ax)
+        found = {
+            "before training": _strongest(lab.untrained().specimens(last)[0], circuit),
+            f"vanilla, n = {last.n}": _strongest(lab.specimens(last)[0], circuit),
+        }
+        limits = limits_of(torch.stack([matrix for matrix, _ in found.values()]))
+        for ax, (when, (matrix, z)) in zip(axes, found.items(), strict=False):
+            _map(matrix, f"{title}\n{when}, z = {z:.1f}", limits, ax)
         _scores(lab, settings, circuit, axes[2])
         axes[2].set_title(f"{title}\nall heads and seeds", fontsize=11)
     return figure
 
 
-def _strongest(specimen: Specimen, circuit: Circuit, title: str, ax: Axes) -> None:
-    """The head with the largest |z|."""
+def _strongest(specimen: Specimen, circuit: Circuit) -> tuple[Tensor, float]:
+    """The head with the largest |z|, and its z."""
     layers = range(specimen.model.config.n_layers)
     matrices = [head_matrices(specimen.model, n).matrix(circuit) for n in layers]
     flat = torch.cat(matrices)
     scores = diagonal_score(flat)
     best = int(scores.abs().argmax())
-    shown = flat[best, :SHOWN, :SHOWN]
+    return flat[best].cpu(), float(scores[best])
+
+
+def _map(matrix: Tensor, title: str, limits: tuple[float, float], ax: Axes) -> None:
+    shown = matrix[:SHOWN, :SHOWN]
     measured = Measurement(shown, ("input", "output"), name="weight")
-    heatmap(measured, ax).set_title(f"{title}, z = {scores[best]:.1f}", fontsize=11)
+    heatmap(measured, ax, limits=limits).set_title(title, fontsize=11)
     ticks = list(range(0, len(shown), 16))
     ax.set(xticks=ticks, xticklabels=ticks, yticks=ticks, yticklabels=ticks)
-    ax.set_xlabel(f"output (first {len(shown)} of {flat.shape[-1]})", fontsize=10)
+    ax.set_xlabel(f"output (first {len(shown)} of {matrix.shape[-1]})", fontsize=10)
 
 
 def _scores(
@@ -76,66 +87,81 @@ def _scores(
     ax.axhspan(-2, 2, color="grey", alpha=0.15, linewidth=0, label="random: |z| < 2")
     names = ["untrained", *(f"n = {setting.n}" for setting in settings)]
     ax.set_xticks(range(len(names)), names, fontsize=9)
-    ax.set_ylabel("z = sqrt(d) tr M / |M|", fontsize=11)
+    ax.set_ylabel("z of the diagonal: sqrt(d) tr M / |M|", fontsize=11)
     ax.legend(fontsize=9, frameon=False)
 
 
 def causal(lab: SymbolsLab) -> Figure:
-    """Knock-outs of a, and patterns exchanged between strings."""
+    """Edits of the identity scaling a, and attention patterns exchanged.
+
+    Taking a off must raise the error, a random rotation as large must not; a pattern
+    from a string of the other label must move the output, one of the same must not.
+    """
     config = lab.config
-    modified = relation(config, config.compared_n, "a")
-    figure = Figure((11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure((14, 4.4), layout="constrained")
+    left, *others = figure.subplots(1, 3, width_ratios=(1.3, 1, 1))
 
     def knocked_out(layer: int) -> Callable[[Specimen], float]:
-        return lambda s: s.without("a", layer).error()
+        return lambda s: s.without("a", layer).balanced_error()
 
+    layers = range(config.model.depth)
     edits: dict[str, Callable[[Specimen], float]] = {
-        "none": lambda s: s.error(),
-        **{f"a = 0\nlayer {n}": knocked_out(n) for n in range(config.model.depth)},
-        "a to mean\nlayer 0": lambda s: s.averaged_error(),
-        "aQ off\nlayer 0": lambda s: s.turned("a", 0).error(),
-        "$W_Q = 0$\nall layers": lambda s: s.without("W_Q").error(),
+        "no edit": lambda s: s.balanced_error(),
+        **{f"a = 0 in layer {n}": knocked_out(n) for n in layers},
+        "what a adds at its mean, layer 0": lambda s: s.averaged_error(),
+        "$W_Q = 0$ in all layers": lambda s: s.without("W_Q").balanced_error(),
+        "control: random rotation off, layer 0": (
+            lambda s: s.turned("a", 0).balanced_error()
+        ),
     }
+    modified = relation(config, config.compared_n, "a")
     measured = Measurement(
         torch.tensor([lab.over(modified, edit) for edit in edits.values()]),
         ("edit", "seed"),
         labels={"edit": tuple(edits)},
-        name="test error (nearest label)",
+        name="test error, mean of both labels",
     )
-    bars(measured, x="edit", ax=left)
-    left.axhline(0.5, color="grey", linewidth=0.8)
-    left.set_title(f"+aI, {config.task}, n = {config.compared_n}", fontsize=12)
-    _patching(lab, right)
+    dots(measured, y="edit", ax=left)
+    left.axvline(0.5, color="grey", linewidth=0.8, label="chance")
+    left.legend(fontsize=9, frameon=False, loc="upper right")
+    title = (
+        f"{config.task.replace('_', '/')}, n = {config.compared_n}, identity scaling a"
+    )
+    left.set_title(title, fontsize=12)
+    _patching(lab, others)
     return figure
 
 
-def _patching(lab: SymbolsLab, ax: Axes) -> None:
-    """Bars of the moved share of the output gap."""
+def _patching(lab: SymbolsLab, panels: Sequence[Axes]) -> None:
+    """The moved share of the output gap, by layer."""
     config = lab.config
     most = config.n[-1]
     models = {
-        f"+aI, n = {config.compared_n}": relation(config, config.compared_n, "a"),
+        f"with aI, n = {config.compared_n}": relation(config, config.compared_n, "a"),
         f"vanilla, n = {most}": relation(config, most),
     }
-    places = [
-        (layer, same) for layer in range(config.model.depth) for same in (False, True)
-    ]
-    labels = [f"layer {at}\n{'same' if same else 'other'} label" for at, same in places]
-    rows = [
-        [
-            [s.pattern_effect(layer, same=same) for s in lab.specimens(setting)]
-            for setting in models.values()
+    layers = range(config.model.depth)
+    kinds = {
+        "patterns of the other label": False,
+        "null: patterns of the same label": True,
+    }
+    for ax, (title, same) in zip(panels, kinds.items(), strict=True):
+        rows = [
+            [
+                [s.pattern_effect(layer, same=same) for s in lab.specimens(setting)]
+                for setting in models.values()
+            ]
+            for layer in layers
         ]
-        for layer, same in places
-    ]
-    measured = Measurement(
-        torch.tensor(rows),
-        ("pattern taken from a string", "model", "seed"),
-        labels={"pattern taken from a string": tuple(labels), "model": tuple(models)},
-        name="share of the output gap that moves",
-    )
-    bars(measured, x="pattern taken from a string", hue="model", ax=ax)
-    ax.axhline(1, color="grey", linewidth=0.8)
-    ax.set_ylim(None, 1.3)
-    ax.set_title("patterns exchanged between strings", fontsize=12)
+        measured = Measurement(
+            torch.tensor(rows),
+            ("layer", "model", "seed"),
+            labels={
+                "layer": tuple(f"layer {n}" for n in layers),
+                "model": tuple(models),
+            },
+            name="share of the output gap that moves",
+        )
+        dots(measured, y="layer", hue="model", ax=ax).set_title(title, fontsize=12)
+        ax.axvline(0, color="grey", linewidth=0.8)
+        ax.set_xlim(-0.3, 1.3)

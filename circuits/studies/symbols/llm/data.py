@@ -66,6 +66,29 @@ class Program:
         return self.values[1 - self.printed]
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What was settled on programs that are not judged."""
+
+    words: Words
+    markers: dict[Form, str]
+    head: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The programs of one seed."""
+
+    frequent: list[Program]
+    rare: list[Program]
+    strangers: list[Program]
+
+    @property
+    def all(self) -> list[Program]:
+        """Programs of both kinds, frequent words first."""
+        return [*self.frequent, *self.rare]
+
+
 def words_of(model: LanguageModel, n_words: int) -> Words:
     """The most frequent and the rarest plain words of a model's vocabulary.
 

@@ -8,12 +8,12 @@ one, W_K of another.
 
 import torch
 from einops import einsum
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from circuits.claims import NotTested
 from circuits.interventions.head_matrices import Circuit, head_matrices
 from circuits.models.language_model import LanguageModel
-from trained.errors import BadInput
 from trained.seeding import generator
 
 Factor = Float[Tensor, "head d_model d_head"]
@@ -49,12 +49,17 @@ def strengths(
 
 
 def _moved(left: Factor, right: Factor, seed: int, layer: int) -> Tensor:
-    """For every head another one, whose second factor is not the same."""
+    """For every head another one, that has neither of its factors."""
     source = generator(seed, "symbols", "mismatched", layer)
     size = len(left)
-    # With grouped-query attention several heads have one W_K and one W_V.
-    same = (right[:, None] - right[None]).abs().amax((-2, -1)) == 0
+    # With grouped-query attention several heads have one W_K and one W_V: W_V and W_O
+    # of two of them would be a match, that of the other head.
+    same = _equal(left) | _equal(right)
     if bool(same.all(1).any()):
-        raise BadInput("a layer's heads all have the same factor: none to mismatch")
+        raise NotTested("a layer's heads all have the same factor: none to mismatch")
     keys = torch.rand(size, size, generator=source).to(right.device)
     return keys.masked_fill(same, -1.0).argmax(1)
+
+
+def _equal(factors: Factor) -> Bool[Tensor, "head head"]:
+    return (factors[:, None] - factors[None]).abs().amax((-2, -1)) == 0

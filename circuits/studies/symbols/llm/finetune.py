@@ -4,8 +4,9 @@ All parameters and a linear readout at the last token are trained by Adam on the
 error (Figures 7 left and 23; the paper gives no rates), in place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -118,27 +119,22 @@ class Case(NamedTuple):
 
 def finetune(
     model: LanguageModel,
-    rows: Sequence[String],
+    rows: Callable[[], Sequence[String]],
     case: Case,
     settings: FineTune,
     keeper: Keeper | None = None,
 ) -> Tuned:
     """Fine-tune at every rate; the best on validation is reported.
 
-    The model is trained in place, and afterwards what it was before.
+    The model is trained in place, and afterwards what it was before; it and the rows
+    are looked at only for what is not kept yet.
     """
-    splits = strings(rows, model.tokenizer, case.n)
-    if case.start == "shuffled":
-        source = generator(case.seed, "symbols", "shuffled")
-        train = splits["train"]
-        order = torch.randperm(case.n, generator=source)
-        splits["train"] = Strings(train.tokens, train.labels[order])
-    splits = {k: Strings(*(t.to(model.device) for t in v)) for k, v in splits.items()}
+    splits = cache(lambda: _splits(model, rows(), case))
     keeper = keeper or Keeper()
 
     def at(lr: float) -> Tuned:
         def make(folder: Path | None) -> dict[str, Tensor]:
-            tuned = _at_rate(model, splits, case, settings, (lr, folder, keeper))
+            tuned = _at_rate(model, splits(), case, settings, (lr, folder))
             values = tuned._asdict().items()
             return {k: torch.tensor(v, dtype=torch.float64) for k, v in values}
 
@@ -146,6 +142,19 @@ def finetune(
         return Tuned(**{k: float(t) for k, t in keeper.kept(name, make).items()})
 
     return min((at(lr) for lr in settings.lrs), key=lambda tuned: tuned.validation)
+
+
+def _splits(
+    model: LanguageModel, rows: Sequence[String], case: Case
+) -> dict[str, Strings]:
+    """The strings on the model's device, those to train on with a case's labels."""
+    splits = strings(rows, model.tokenizer, case.n)
+    if case.start == "shuffled":
+        source = generator(case.seed, "symbols", "shuffled")
+        train = splits["train"]
+        order = torch.randperm(case.n, generator=source)
+        splits["train"] = Strings(train.tokens, train.labels[order])
+    return {k: Strings(*(t.to(model.device) for t in v)) for k, v in splits.items()}
 
 
 class Reader(nn.Module):
@@ -191,10 +200,10 @@ def _at_rate(
     splits: dict[str, Strings],
     case: Case,
     settings: FineTune,
-    how: tuple[float, Path | None, Keeper],
+    how: tuple[float, Path | None],
 ) -> Tuned:
     """What one rate gives, at the step with the least validation MSE."""
-    (lr, folder, keeper), train = how, splits["train"]
+    (lr, folder), train = how, splits["train"]
     tuning = Tuning(
         batch_size=settings.batch_size,
         accumulate=settings.accumulate,
@@ -214,7 +223,7 @@ def _at_rate(
         before = _error(reader, splits["test"])
         named = {k: p for k, p in reader.named_parameters() if p.requires_grad}
         name = f"{case.start}, n = {case.n}, rate {lr:g}, seed {case.seed}"
-        course = Course(name, named, tuning, case.seed, folder, keeper.tell)
+        course = Course(name, named, tuning, case.seed, folder)
         course.watch, course.watch_every = watch, settings.evaluate_every
         course.run([Phase("strings", len(train.labels), settings.steps, loss)])
     best = min(course.watched, key=lambda seen: seen["validation"])

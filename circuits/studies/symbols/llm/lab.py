@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,9 +27,10 @@ from circuits.studies.symbols.lab import crossing
 
 from .data import (
     MARKERS,
+    Chosen,
+    Drawn,
     Form,
     Program,
-    Words,
     answer_tokens,
     programs,
     with_strangers,
@@ -52,29 +54,6 @@ from .signals import (
 )
 
 CIRCUITS: tuple[Circuit, ...] = ("qk", "ov")
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What was settled on programs that are not judged."""
-
-    words: Words
-    markers: dict[Form, str]
-    head: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """The programs of one seed."""
-
-    frequent: list[Program]
-    rare: list[Program]
-    strangers: list[Program]
-
-    @property
-    def all(self) -> list[Program]:
-        """Programs of both kinds, frequent words first."""
-        return [*self.frequent, *self.rare]
 
 
 @dataclass(frozen=True)
@@ -125,8 +104,13 @@ class SymbolsLanguageLab(LanguageLab):
     @once
     def strengths(self, circuit: Circuit, mismatched: int | None = None) -> Heads:
         """Mean diagonal over the rest of every head's map."""
-        self._require_maps(circuit)
-        return strengths(self.model, circuit, mismatched=mismatched)
+
+        def make(_folder: Path | None) -> dict[str, Tensor]:
+            self._require_maps(circuit)
+            return {"heads": strengths(self.model, circuit, mismatched=mismatched)}
+
+        name = f"diagonals, {circuit}, mismatched {mismatched}"
+        return self.keeper.kept(name, make)["heads"]
 
     def _require_maps(self, circuit: Circuit) -> None:
         """Nothing is tested where a layer's scores are no bilinear map."""
@@ -156,23 +140,25 @@ class SymbolsLanguageLab(LanguageLab):
 
     def perplexity_ratio(self, scalars: Scalars) -> list[float]:
         """Perplexity with scalars over that without, from scratch, paired seeds."""
+        both = (self.perplexities(scalars), self.perplexities("none"))
+        return [own / plain for own, plain in zip(*both, strict=True)]
+
+    def perplexities(self, scalars: Scalars) -> list[float]:
+        """The least validation perplexity from scratch, by seed."""
         own = self.settings.perplexity
         each = -(-own.n_seeds // len(self.seeds))
         seeds = [1000 * seed + index for seed in self.seeds for index in range(each)]
-        return [
-            self._perplexity(scalars, seed) / self._perplexity("none", seed)
-            for seed in seeds
-        ]
+        return [self._perplexity(scalars, seed) for seed in seeds]
 
     @once
     def _perplexity(self, scalars: Scalars, seed: int) -> float:
-        own, device = self.settings.perplexity, str(self.model.device)
+        own = self.settings.perplexity
         if own.train_file is None or own.valid_file is None:
             raise NotTested("no text is given to train on")
 
         def make(folder: Path | None) -> dict[str, Tensor]:
             with TemporaryDirectory() as spare:
-                at = folder or Path(spare)
+                at, device = folder or Path(spare), str(self.model.device)
                 found = perplexity(own, scalars, seed, folder=at, device=device)
             return {"perplexity": torch.tensor(found, dtype=torch.float64)}
 
@@ -195,7 +181,7 @@ class SymbolsLanguageLab(LanguageLab):
     @once
     def tuned(self, start: Start, n: int, seed: int) -> Tuned:
         """What fine-tuning on n strings gives."""
-        rows, case = self.strings(n, seed), Case(start, n, seed)
+        rows, case = partial(self.strings, n, seed), Case(start, n, seed)
         return finetune(self.model, rows, case, self.settings.finetune, self.keeper)
 
     @property

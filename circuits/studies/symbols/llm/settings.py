@@ -19,8 +19,11 @@ class Perplexity:
     """A local directory or hub name whose sizes and tokenizer are taken, such as
     `gpt2`; None for the sizes below and a vocabulary of words."""
     n_layers: int = 2
+    """Transformer blocks."""
     d_model: int = 64
+    """Width of the residual stream."""
     n_heads: int = 4
+    """Attention heads of a block."""
     context: int = 64
     """Tokens of a block [1024]."""
     vocabulary: int = 2048
@@ -28,7 +31,9 @@ class Perplexity:
     batch_size: int = 16
     """Blocks of a step; the authors' code has 8."""
     steps: int = 400
+    """AdamW steps."""
     evaluate_every: int = 100
+    """Steps between two looks at the held-out text."""
     lr: float = 3e-3
     """AdamW, constant; the authors' code has 3e-4."""
     multiplier: float = 1.0
@@ -61,10 +66,13 @@ class FineTune:
     lrs: tuple[float, ...] = (1e-5, 3e-5, 1e-4)
     """Adam's rates; the paper gives none. Each model takes the best on validation."""
     steps: int = 40
+    """Steps at each rate."""
     batch_size: int = 32
+    """Strings of a step, at most."""
     accumulate: int = 1
     """Parts that a batch is computed in, one after the other, to save memory."""
     evaluate_every: int = 10
+    """Steps between two looks at validation; the best one counts."""
     n_held_out: int = 64
     """Strings of the validation split, and of the test split."""
     n_seeds: int = 3

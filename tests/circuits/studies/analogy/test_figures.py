@@ -1,7 +1,6 @@
 import pytest
 
 from circuits.studies.analogy import STUDY
-from circuits.studies.analogy.figures import FIGURES
 from circuits.studies.analogy.lab import AnalogyLab
 from probes.figures import save
 from trained.analogy.config import Config, Linear
@@ -10,15 +9,15 @@ from trained.errors import BadInput
 from .conftest import trained
 
 
-@pytest.mark.parametrize("kind", FIGURES)
+@pytest.mark.parametrize("kind", STUDY.figures_part)
 def test_every_figure_is_drawn(kind, tiny, tmp_path):
-    file = save(FIGURES[kind](tiny), tmp_path / f"{kind}.png", dpi=40)
+    file = save(STUDY.figures[kind](tiny), tmp_path / f"{kind}.png", dpi=40)
     assert file.stat().st_size > 3000
 
 
 def test_what_was_not_trained_is_named(tmp_path):
     config = Config(parts=("linear",), linear=Linear(layers=2, width=32))
     lab = AnalogyLab(STUDY, trained(tmp_path, config))
-    FIGURES["depth"](lab)
+    STUDY.figures["depth"](lab)
     with pytest.raises(BadInput, match="parts=block"):
-        FIGURES["transfer"](lab)
+        STUDY.figures["transfer"](lab)

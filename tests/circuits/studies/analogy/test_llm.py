@@ -1,5 +1,6 @@
 """Facts about look-alikes: prompts, lists and readings, planted and on tiny models."""
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,12 @@ from circuits.confirm import confirm_language
 from circuits.datasets.dataset import dataset_of
 from circuits.datasets.schema import Rows
 from circuits.interventions.edit import Keep
+from circuits.language import keeper_in, open_language
 from circuits.models.language_model import LanguageModel
 from circuits.models.open import wrap
+from circuits.report.figures import as_csv, draw_all
 from circuits.studies.analogy import STUDY
+from circuits.studies.analogy.figures.language import transfer
 from circuits.studies.analogy.llm.data import (
     AS,
     CURRICULA,
@@ -41,7 +45,7 @@ from circuits.studies.analogy.llm.lab import (
 )
 from circuits.studies.analogy.llm.rows import SCHEMA
 from circuits.studies.analogy.llm.settings import Settings
-from circuits.tuning.keeper import Keeper
+from circuits.tuning.keeper import Keeper, Missing
 from circuits.tuning.tuned import Lesson, exact, taught
 from tests.random_models import letter_tokenizer, random_model
 from tests.word_models import word_model
@@ -326,12 +330,46 @@ def test_the_smallest_rate_that_fits_is_taken(model: LanguageModel) -> None:
     assert lab.rate() == 0.01
 
 
-def test_every_claim_is_judged_on_a_tiny_model(model: LanguageModel) -> None:
+def test_every_claim_is_judged_on_a_tiny_model(
+    model: LanguageModel, tmp_path: Path
+) -> None:
     settings = replace(SETTINGS, loss="sentence", invented=True, exchanged=True)
-    done = confirm_language(STUDY, AnalogyLanguageLab(model, settings, (0,)))
+    keeper = keeper_in(tmp_path, "analogy", model, settings)
+    lab = AnalogyLanguageLab(model, settings, (0,), keeper=keeper)
+    done = confirm_language(STUDY, lab)
     leaves = [v for v in done.verdicts if v.claim.origin == "paper"]
     assert [leaf.claim.weight for leaf in leaves] == [4, 5, 3, 3]
     for verdict in done.verdicts:
         assert verdict.word != "confirmed" or verdict.claim.origin == "ours"
         fits = verdict.preconditions
         assert verdict.values or any(c.state != "holds" for c in fits), verdict.claim.id
+    # What was stored is drawn without the model.
+    stored = open_language(keeper.path)
+    (figure,) = draw_all(stored)
+    assert figure.kind == "llm-transfer"
+    assert stored.gap("sparse", "joint") == lab.gap("sparse", "joint")
+    assert figure.made.endswith("6 facts; 20 epochs, rate 0.01, trained: all")
+    (keeper.path / "AS-seed-0-rate-0.01.safetensors").unlink()
+    with pytest.raises(Missing, match="'AS, seed 0, rate"):
+        transfer(open_language(keeper.path))
+
+
+def test_the_figure_shows_what_was_told(told: Told) -> None:
+    lines = list(csv.reader(as_csv(transfer(told)).splitlines()))
+
+    def values(panel: str, series: str, row: str) -> list[float]:
+        found = [x for x in lines if x[0] == panel and x[1] == series]
+        return [float(x[2]) for x in found if x[3].startswith(row)]
+
+    carried = "second subject right (transfer)"
+    assert values(carried, "", "similarity first") == pytest.approx([0.72] * 4)
+    assert values(carried, "paper", "similarity first") == [0.86, 0.72, 0.75]
+    states = "states of both subjects"
+    own = values(states, "a fact's two subjects", "similarity last")
+    assert own == pytest.approx([0.7], abs=1e-3)
+    assert values(states, "null: wrong pairs", "before") == pytest.approx([0], abs=1e-3)
+    sparse = "the same, largest 20% of the MLPs"
+    assert values(sparse, "null: 20% at random", "all facts") == pytest.approx(
+        [0], abs=1e-3
+    )
+    assert values(sparse, "paper", "all facts") == [0.3785]

@@ -1,5 +1,6 @@
 """Conditions and quantities of the claims, by hand and on labs that are made up."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -143,3 +144,9 @@ def test_fisher_by_hand() -> None:
     # Pooled: three hits in each of three seeds.
     assert condition.state([Contrast(Share(3, 20), Share(0, 20))] * 3) == "holds"
     assert float(one_hit[0]) == pytest.approx(0.05)
+
+
+def test_a_contrast_comes_whole_from_another_process() -> None:
+    sent = Contrast(Share(3, 20), Share(1, 20))
+    found = pickle.loads(pickle.dumps(sent))
+    assert (found, found.one, found.other) == (sent, Share(3, 20), Share(1, 20))

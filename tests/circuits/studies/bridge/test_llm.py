@@ -1,5 +1,6 @@
 """The experiment on language models: its arithmetic by hand, and on tiny models."""
 
+import csv
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -9,8 +10,11 @@ import torch
 
 from circuits.claims import NotTested, judge
 from circuits.confirm import confirm_language
+from circuits.language import keeper_in, open_language
 from circuits.models.language_model import LanguageModel
+from circuits.report.figures import as_csv, draw_all
 from circuits.studies.bridge import STUDY
+from circuits.studies.bridge.figures.language import omitted
 from circuits.studies.bridge.llm.lab import (
     SAME,
     Answers,
@@ -23,7 +27,6 @@ from circuits.studies.bridge.llm.layers import best_alignment, bridge_rank
 from circuits.studies.bridge.llm.resampled import Bootstrap, Unchanged, strata
 from circuits.studies.bridge.llm.rows import SCHEMA, Drawn, Row, lenders
 from circuits.studies.bridge.llm.settings import Settings
-from circuits.tuning.keeper import Keeper
 from tests.word_models import word_model
 from trained.config import override
 from trained.errors import BadInput
@@ -130,6 +133,21 @@ def test_subsets_and_rises_by_hand(planted: PlantedLab) -> None:
     assert beyond == pytest.approx([0.7] * len(beyond))
     half = planted.against_half("S3")
     assert sum(half) / len(half) == pytest.approx(0.1 - 0.4)
+
+
+def test_the_figure_shows_what_was_planted(planted: PlantedLab) -> None:
+    lines = csv.reader(as_csv(omitted(planted)).splitlines())
+    found = {(row, series): float(x) for _, series, x, row, _ in lines if row != "y"}
+    # After minus before, by hand: .7 - .1 in S1, .9 - .1 in S2, .2 - .1 in S3.
+    for row, own, permuted in (
+        ("right before and after", 0.6, 0.1),
+        ("wrong before, right after", 0.8, 0.1),
+        ("wrong after, though both hops are right", 0.1, 0.0),
+    ):
+        name = f"{row} (3 rows, 3 bridges)"
+        null = found[name, "null: bridges of hop 1 permuted"]
+        assert found[name, "both single hops taught"] == pytest.approx(own, abs=1e-6)
+        assert null == pytest.approx(permuted, abs=1e-6)
 
 
 def test_the_planted_effect_is_confirmed(planted: PlantedLab) -> None:
@@ -246,10 +264,9 @@ def test_the_whole_experiment_on_a_tiny_model(
     entries = [{**asdict(row), "mention": "x"} for row in ROWS]
     file = tmp_path / "facts.json"
     file.write_text(json.dumps(entries))
-    keeper = Keeper(tmp_path / "kept")
-    lab = BridgeLanguageLab(
-        model, SETTINGS, (0,), data=SCHEMA.read(file), keeper=keeper
-    )
+    data = SCHEMA.read(file)
+    keeper = keeper_in(tmp_path, "bridge", model, SETTINGS, data)
+    lab = BridgeLanguageLab(model, SETTINGS, (0,), data=data, keeper=keeper)
     found = confirm_language(STUDY, lab)
     paper = [v for v in found.verdicts if v.claim.origin == "paper"]
     assert len(paper) == 3
@@ -265,6 +282,14 @@ def test_the_whole_experiment_on_a_tiny_model(
     again = BridgeLanguageLab(model, SETTINGS, (0,), data=lab.data, keeper=keeper)
     again._lesson = None
     assert torch.equal(again.said(0, "true").omitted, lab.said(0, "true").omitted)
+    # Its figure needs neither the model nor the rows.
+    numbers = as_csv(omitted(lab))
+    file.unlink()
+    stored = open_language(keeper.path)
+    (figure,) = draw_all(stored)
+    assert (figure.kind, figure.numbers) == ("llm-omitted", numbers)
+    assert figure.made.startswith("model; preset quick; seeds 0; 8 bridges; 20 epochs")
+    assert stored.rise("S3") == lab.rise("S3")
 
 
 def test_lenders_of_rows_are_of_their_kind() -> None:

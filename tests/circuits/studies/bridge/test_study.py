@@ -12,7 +12,6 @@ from circuits.claims import Claim, NotTested
 from circuits.confirm import confirm_lab, open_lab
 from circuits.studies.bridge import STUDY
 from circuits.studies.bridge.claims.quantities import band
-from circuits.studies.bridge.figures import FIGURES
 from circuits.studies.bridge.lab import BridgeLab
 from circuits.study import Request
 from circuits.training import prepare, train_run
@@ -66,9 +65,9 @@ def test_every_claim_is_judged(lab: BridgeLab) -> None:
     assert not [name for name in taught if words[name] == "confirmed"]
 
 
-@pytest.mark.parametrize("kind", FIGURES)
+@pytest.mark.parametrize("kind", STUDY.figures_part)
 def test_every_figure_draws(lab: BridgeLab, kind: str, tmp_path: Path) -> None:
-    figure = FIGURES[kind](lab)
+    figure = STUDY.figures[kind](lab)
     assert isinstance(figure, Figure)
     assert save(figure, tmp_path / f"{kind}.png", dpi=40).stat().st_size > 1000
 
@@ -112,6 +111,10 @@ def test_the_lab_gives_what_was_trained(lab: BridgeLab) -> None:
     assert [s.seed for s in specimens] == [0, 1]
     stored = lab.run.weights(gpt(3).name)["W_E"]
     assert torch.equal(specimens[1].model.state_dict()["W_E"], stored[1])
+    by_name = lab.specimens("gpt-k3-identity")
+    assert [s.model for s in by_name] == [s.model for s in specimens]
+    with pytest.raises(NotTested, match="no arm gpt-k9-identity"):
+        lab.specimens("gpt-k9-identity")
     assert lab.has(gpt(3))
     assert not lab.has(gpt(4))
     assert len(lab.examples(gpt(3).name, 0)) == 15

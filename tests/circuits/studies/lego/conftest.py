@@ -110,7 +110,7 @@ def manifest(config: Config, seeds: list[int]) -> dict[str, object]:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> LegoLab:
     """A trained run, as tiny as can be."""
     run = Run.create(tmp_path_factory.mktemp("lego"), manifest(TINY, [0, 1]))
-    train(run, STUDY.arms(TINY), engine=Engine())
+    train(run, STUDY.arms(TINY), engine=Engine(batching="vmap"))
     found = open_lab(run)
     assert isinstance(found, LegoLab)
     return found

@@ -10,7 +10,6 @@ from circuits.claims import Claim, judge
 from circuits.confirm import open_lab
 from circuits.studies.lego import STUDY
 from circuits.studies.lego.claims import claims
-from circuits.studies.lego.figures import FIGURES
 from circuits.studies.lego.lab import LegoLab
 from probes.figures import save
 from trained import store
@@ -49,9 +48,9 @@ def test_every_claim_is_judged(lab: LegoLab) -> None:
     assert masked.values != masked.nulls[0].values
 
 
-@pytest.mark.parametrize("kind", sorted(FIGURES))
+@pytest.mark.parametrize("kind", sorted(STUDY.figures_part))
 def test_every_figure_draws(lab: LegoLab, kind: str, tmp_path: Path) -> None:
-    figure = FIGURES[kind](lab)
+    figure = STUDY.figures[kind](lab)
     assert isinstance(figure, Figure)
     assert save(figure, tmp_path / f"{kind}.png", dpi=40).stat().st_size > 1000
 
@@ -106,7 +105,7 @@ def test_without_theory_groups_its_leaves_are_not_tested(lab: LegoLab) -> None:
         (claim,) = (c for c in claims(config) if c.id == name)
         assert judge(claim, without).reason.startswith("theory.groups ")
     with pytest.raises(BadInput, match="this run has no theory models"):
-        FIGURES["theory"](without)
+        STUDY.figures["theory"](without)
 
 
 def test_the_shipped_run_tells_the_story() -> None:

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from circuits.confirm import confirm_lab
 from circuits.studies.recall import STUDY
 from circuits.studies.recall.claims import claims
-from circuits.studies.recall.figures import FIGURES, attention_measurement, key_labels
+from circuits.studies.recall.figures import attention_measurement, key_labels
 from probes.figures import save
 from tests.circuits.studies.recall import planted
 from tests.circuits.studies.recall.planted import TINY, lab_of
@@ -213,9 +213,9 @@ def test_a_run_that_is_hardly_trained_is_judged_and_refuted(lab):
         assert "recalled" in done[f"recall.{name}"].reason
 
 
-@pytest.mark.parametrize("kind", FIGURES)
+@pytest.mark.parametrize("kind", STUDY.figures_part)
 def test_every_figure_is_drawn_with_titles(lab, tmp_path, kind):
-    figure = FIGURES[kind](lab)
+    figure = STUDY.figures[kind](lab)
     assert isinstance(figure, Figure)
     drawn = [ax for ax in figure.axes if ax.has_data() and ax.get_label() == ""]
     assert drawn
@@ -251,6 +251,6 @@ def test_three_examples_are_judged_and_drawn(tmp_path, n_examples):
         done = confirm_lab(lab, "recall.[mfs][ei]*")
     assert done["recall.memory.lemma1"].word == "confirmed"
     for kind in ("attention", "dynamics", "few"):
-        assert FIGURES[kind](lab).axes
+        assert STUDY.figures[kind](lab).axes
     with pytest.raises(BadInput):
-        FIGURES["causes"](lab)
+        STUDY.figures["causes"](lab)

@@ -1,5 +1,6 @@
 """Perplexity, fine-tuning and diagonals, on tiny models and texts."""
 
+import csv
 import itertools
 import json
 from dataclasses import asdict, replace
@@ -8,10 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from circuits.claims import judge
+from circuits.claims import NotTested, judge
+from circuits.confirm import confirm_language
 from circuits.datasets.dataset import dataset_of
+from circuits.language import keeper_in, open_language
 from circuits.models.language_model import LanguageModel
 from circuits.models.open import wrap
+from circuits.report.figures import as_csv, draw_all
 from circuits.studies.symbols import STUDY
 from circuits.studies.symbols.llm.diagonals import strength, strengths
 from circuits.studies.symbols.llm.finetune import Case, finetune, starting, strings
@@ -23,6 +27,7 @@ from tests.random_models import letter_tokenizer, random_model
 from tests.word_models import word_model
 from trained.errors import BadInput
 
+FIGURES = STUDY.needs_language().figures
 WORDS = ["".join(letters) for letters in itertools.product("abcd", "efg", "hijk")]
 TEXTS = [*WORDS, " ".join(WORDS), '="";print()\n# Output:=-1']
 TINY = FineTune(n=(8,), many=(80,), lrs=(1e-2,), steps=6, n_held_out=12)
@@ -140,7 +145,7 @@ def test_fine_tuning_fits_and_a_frozen_body_stays(model: LanguageModel) -> None:
     settings = replace(TINY, steps=60, lrs=(3e-3, 1e-2))
     before = {k: v.clone() for k, v in model.module.state_dict().items()}
     rows = drawn(model.tokenizer, WORDS, settings, 8, seed=0)
-    tuned = finetune(model, rows, Case("pretrained", 8, 0), settings)
+    tuned = finetune(model, lambda: rows, Case("pretrained", 8, 0), settings)
     assert tuned.train < tuned.before
     assert tuned.lr in settings.lrs
     own = before["model.embed_tokens.weight"]
@@ -227,6 +232,103 @@ def test_planted_diagonals_are_found_and_random_ones_are_not() -> None:
     own, crossed = (strengths(planted, "qk", mismatched=m) for m in (None, 0))
     assert bool((own > 1).all())
     assert bool((crossed < 1).all())
+
+
+def test_heads_that_share_a_factor_are_not_mismatched(model: LanguageModel) -> None:
+    """Of four heads two share W_K and W_V: with W_O of the other, W_V is a match."""
+    own = strengths(model, "ov")
+    crossed = [strengths(model, "ov", mismatched=seed) for seed in range(8)]
+    differ = (torch.stack(crossed).flatten(2)[..., None] - own[None, :, None]).abs()
+    assert float(differ.min()) > 1e-6
+    lone = word_model(TEXTS, num_key_value_heads=1)
+    with pytest.raises(NotTested, match="none to mismatch"):
+        strengths(lone, "ov", mismatched=0)
+
+
+def test_the_figures_are_drawn_from_what_is_stored(
+    model: LanguageModel, files: dict[str, str], tmp_path: Path
+) -> None:
+    settings = Settings(
+        n_words=20,
+        finetune=replace(TINY, steps=2),
+        perplexity=replace(SMALL, steps=2, **files),
+    )
+    keeper = keeper_in(tmp_path / "runs", "symbols", model, settings)
+    lab = SymbolsLanguageLab(model, settings, (0,), keeper=keeper)
+    confirm_language(STUDY, lab, only="symbols.llm.[pfd][ei]*[yes]")
+    stored = open_language(keeper.path)
+    found = {figure.kind: figure for figure in draw_all(stored)}
+    assert list(found) == ["llm-perplexity", "llm-finetune", "llm-diagonals"]
+    assert stored.perplexities("abQ") == lab.perplexities("abQ")
+    assert stored.tuned_errors("frozen", 8) == lab.tuned_errors("frozen", 8)
+    assert "2 seeds" in found["llm-perplexity"].made
+    # A twin has other weights: what the model keeps is not its own.
+    twin = lab.twin()
+    with twin.in_use():
+        assert not torch.equal(twin.strengths("ov"), lab.strengths("ov"))
+    # Scores of some families are no bilinear map: the other matrix is drawn alone.
+    (keeper.path / "diagonals-qk-mismatched-None.safetensors").unlink()
+    drawn = FIGURES["llm-diagonals"](open_language(keeper.path))
+    assert "Q" not in "".join(ax.get_title() for ax in drawn.axes)
+    (keeper.path / "pretrained-n-8-seed-0-rate-0.01.safetensors").unlink()
+    with pytest.raises(BadInput, match="'pretrained, n 8, seed 0, rate"):
+        FIGURES["llm-finetune"](open_language(keeper.path))
+
+
+class ToldLab(SymbolsLanguageLab):
+    """A lab that is told what training gives."""
+
+    def perplexities(self, scalars: str) -> list[float]:
+        return {"none": [60.0, 50.0], "ab": [57.0, 48.5], "abQ": [60.0, 51.0]}[scalars]
+
+    def tuned_errors(self, start: str, n: int) -> list[float]:
+        return [0.2, 0.4] if start == "pretrained" else [1.0 + n / 100, 1.0]
+
+    def untuned_errors(self, n: int) -> list[float]:
+        return [2.0, 2.0 + n / 100]
+
+    def strengths(self, circuit: str, mismatched: int | None = None) -> torch.Tensor:
+        known = {"qk": [[0.5, 3.0]], "ov": [[2.0, -1.0]]}[circuit]
+        return torch.tensor(known) * (mismatched is None)
+
+
+def test_the_figures_show_what_was_told(model: LanguageModel) -> None:
+    lab = ToldLab(model, Settings(finetune=TINY), (0, 1))
+
+    def numbers(kind: str) -> list[list[str]]:
+        return list(csv.reader(as_csv(FIGURES[f"llm-{kind}"](lab)).splitlines()))[1:]
+
+    def at(kind: str, panel: str, series: str) -> list[tuple[str, str]]:
+        found = [x for x in numbers(kind) if x[0].startswith(panel) and x[1] == series]
+        return [(x[2], x[3]) for x in found]
+
+    # Means, then seeds: (57/60 + 48.5/50) / 2 = .96.
+    ratios = at("perplexity", "the same", "")
+    assert [x for x, _ in ratios] == [
+        *("0.96", "1.01"),
+        *("0.95", "0.97", "1", "1.02"),
+    ]
+    assert [x for x, _ in at("perplexity", "the same", "paper")] == [
+        "0.944688",
+        "0.97445",
+    ]
+    assert at("finetune", "aba", "pretrained") == [("8", "0.3")]
+    assert at("finetune", "aba", "re-initialised") == [("8", "1.04"), ("80", "1.4")]
+    assert at("finetune", "aba", "paper, pretrained") == [("32", "0.25")]
+    assert ("32", "0.07") in at("finetune", "pretrained", "paper, GPT-2 large")
+    assert ("2.04", "null: before any step") in at("finetune", "all starts", "")
+    cells = [x[2:] for x in numbers("diagonals") if x[0] == "$W_Q W_K^T$"]
+    assert cells == [["0", "0", "0.5"], ["1", "0", "3"]]
+    title = "$W_V W_O^T$, above 1: 50% of heads, null 0%"
+    assert at("diagonals", title, "own") == [("0", "2"), ("0", "-1")]
+
+
+def test_what_was_not_asked_for_is_not_drawn(model: LanguageModel) -> None:
+    lab = SymbolsLanguageLab(model, Settings(), (0,))
+    with pytest.raises(BadInput, match="nothing was fine-tuned: confirm with"):
+        FIGURES["llm-finetune"](lab)
+    with pytest.raises(NotTested, match="no text is given"):
+        FIGURES["llm-perplexity"](lab)
 
 
 @pytest.mark.parametrize(

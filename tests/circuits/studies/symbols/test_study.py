@@ -13,6 +13,7 @@ from circuits.studies.symbols.claims.identity import logarithms
 from circuits.studies.symbols.lab import SymbolsLab, crossing
 from probes.figures import save
 from trained.config import as_dict
+from trained.errors import BadInput
 from trained.store import Run
 from trained.symbols.arms import arm_name, arms
 from trained.symbols.config import (
@@ -90,7 +91,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> SymbolsLab:
         "environment": {},
     }
     run = Run.create(tmp_path_factory.mktemp("symbols") / "run", manifest)
-    train(run, arms(TINY), engine=Engine())
+    train(run, arms(TINY), engine=Engine(batching="vmap"))
     return SymbolsLab(STUDY, run)
 
 
@@ -206,6 +207,14 @@ def test_examples_are_test_strings(lab: SymbolsLab) -> None:
     arm = lab.best_arm(relation(TINY, 16))
     assert len(lab.examples(arm, 0)) == 20
     assert lab.models(arm).pattern().values.shape == (2, 2, 3, 3)
+
+
+def test_models_are_had_by_setting_or_by_name(lab: SymbolsLab) -> None:
+    setting = relation(TINY, 16)
+    by_setting, by_name = (lab.specimens(x) for x in (setting, lab.best_arm(setting)))
+    assert [s.model for s in by_setting] == [s.model for s in by_name]
+    with pytest.raises(BadInput, match="unknown arm 'vanilla'; choose from: "):
+        lab.specimens("vanilla")
 
 
 def test_crossings_by_hand() -> None:

@@ -1,19 +1,22 @@
-from dataclasses import replace
-from functools import partial
-
 import pytest
 import torch
+from torch.nn import functional
 
+from circuits.tuning.facts import Fact, encode
+from circuits.tuning.resumed import last_blocks, resumed_loss, run_frozen
 from tests.random_models import N_LAYERS, letter_tokenizer, random_model
-from tests.toy import start_run
-from trained.facts import Fact, answer_loss, encode, resumed_loss, run_frozen
-from trained.finetuning import Curriculum, FineTuning, fine_tuning, last_blocks
-from trained.trainer import Engine
-from trained.training import restore, train
+from trained.errors import BadInput
 
 TOKENIZER = letter_tokenizer()
 FACTS = [Fact("ab", "cd"), Fact("hello ", "w"), Fact("x", "yz."), Fact("ba", "d")]
 FAMILIES = ["llama", "gpt2", "gemma2", "gemma3", "neox", "phi", "qwen3", "mistral"]
+
+
+def whole_loss(model, facts):
+    """-log p of the answers' tokens from a whole pass, with all its logits."""
+    logits = model(facts.tokens, attention_mask=facts.mask.long()).logits[:, :-1]
+    labels = facts.tokens.where(facts.answers, -100)[:, 1:]
+    return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -21,7 +24,7 @@ FAMILIES = ["llama", "gpt2", "gemma2", "gemma3", "neox", "phi", "qwen3", "mistra
 def test_loss_and_gradients_are_those_of_whole_passes(family, n_frozen):
     model, batch = random_model(family), encode(TOKENIZER, FACTS)
     resumed = run_frozen(model, batch, n_frozen)
-    losses = [answer_loss(model, batch), resumed_loss(model, resumed, n_frozen)]
+    losses = [whole_loss(model, batch), resumed_loss(model, resumed, n_frozen)]
     torch.testing.assert_close(*losses)
     blocks = [p for n, p in model.named_parameters() if f".{N_LAYERS - 1}." in n]
     for whole, part in zip(
@@ -45,19 +48,8 @@ def test_another_residual_gives_another_loss():
     assert resumed_loss(model, resumed, 2) != resumed_loss(model, moved, 2)
 
 
-def test_training_from_the_residual_ends_where_whole_passes_do(tmp_path):
+def test_last_blocks_are_named():
     model = random_model("llama")
-    config = FineTuning(epochs=4, batch_size=3, lr=0.01, last_layers=2)
-    phases = Curriculum("all", (("facts",),))
-    arm = fine_tuning(model, TOKENIZER, phases, {"facts": FACTS}, config)
-    batch = encode(TOKENIZER, FACTS)
-    whole = replace(arm.stages[0], loss=answer_loss, data=lambda _seed, _step: batch)
-    ends = []
-    for name, own in (("resumed", arm), ("whole", replace(arm, stages=(whole,)))):
-        run = start_run(tmp_path / name, (0,))
-        train(run, [own], engine=Engine())
-        ends.append(restore(run, own, 0).state_dict())
-    assert isinstance(arm.stages[0].loss, partial)
-    assert last_blocks(model, 2) == arm.stages[0].trainable
-    for name, value in ends[0].items():
-        torch.testing.assert_close(value, ends[1][name], rtol=1e-3, atol=1e-4)
+    assert last_blocks(model, 2) == ("model.layers.1.", "model.layers.2.")
+    with pytest.raises(BadInput, match="unknown number of last layers '4'"):
+        last_blocks(model, 4)

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from circuits.tuning.facts import CHUNK, Fact, answer_scores, encode
 from tests.random_models import D_VOCAB, letter_tokenizer, random_model
 from trained.errors import BadInput
-from trained.facts import CHUNK, Fact, answer_loss, answer_scores, encode
 
 TOKENIZER = letter_tokenizer()
 FACTS = [Fact("ab", "cd"), Fact("hello ", "w"), Fact("x", "yz.")]
@@ -47,8 +47,6 @@ def test_scores_of_a_bigram_model_worked_by_hand():
 
     alone = answer_scores(bigrams(table), encode(TOKENIZER, [Fact("ab", "c")]))
     assert alone.exact.item() == 1
-    loss = answer_loss(bigrams(table), encode(TOKENIZER, [Fact("ab", "cd")]))
-    assert loss.item() == pytest.approx(-(math.log(0.5) + math.log(p_d)) / 2)
 
 
 def test_a_model_that_knows_nothing_has_the_middle_rank_and_no_match():

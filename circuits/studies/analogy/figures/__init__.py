@@ -1,0 +1,1 @@
+"""The figures of the analogy study, each from an opened run."""
