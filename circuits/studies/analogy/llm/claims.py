@@ -25,8 +25,8 @@ ours = partial(Claim, origin="ours", source="ours")
 
 SMALLER = (
     "Step 14: --preset quick draws 16 facts (the rubric: 24), after the lesson with"
-    " permuted aspects had not fitted 24 in quick's epochs on SmolLM2; cpu and paper"
-    " have 100"
+    " permuted aspects had not fitted 24 in quick's epochs on SmolLM2; paper has 100,"
+    " cpu 48 for the time it takes (set after one joint training on seed 100 was seen)"
 )
 UNREPLAYED = (
     "; the lesson with A replayed is a setting, off in quick, and was asked to fit"

@@ -60,9 +60,9 @@ PRESETS = {
         cost="about four minutes on SmolLM2 (130 steps); one draw prints, three judge",
     ),
     "cpu": Preset(
-        Settings(facts=100, rates=RATES, replay=True),
+        Settings(facts=48, rates=RATES, replay=True),
         n_seeds=3,
-        cost="90 minutes on SmolLM2 (3,900 steps of 2.2 CPU seconds); resumable",
+        cost="40 minutes on SmolLM2 (1,700 steps of 2.3 CPU seconds); resumable",
     ),
     "paper": Preset(
         Settings(
