@@ -24,14 +24,16 @@ def table(folder: Path = RESULTS) -> str:
 
 
 def refuted(folder: Path = RESULTS) -> list[str]:
-    """What the longest stored run of each study refutes, and by which value."""
+    """What the longest run of each study and its language model's refute, by value."""
     lines = []
     for study in STUDIES:
-        files = [folder / f"{study}{ending}.json" for ending in ("", "-quick")]
-        file = next((file for file in files if file.is_file()), None)
+        files = [folder / f"{study}{ending}.json" for ending in ("", "-quick", "-llm")]
+        trained = [file for file in files[:2] if file.is_file()]
+        language = [file for file in files[2:] if file.is_file()]
         lines += [
             f"- `{v['claim']}`: {v['reason']}"
-            for v in (read_json(file)["verdicts"] if file else ())
+            for file in (*trained[:1], *language)
+            for v in read_json(file)["verdicts"]
             if v["verdict"] == "refuted" and v["origin"] == "paper"
         ]
     return lines

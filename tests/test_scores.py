@@ -32,3 +32,7 @@ def test_a_row_counts_the_words_and_a_study_without_a_run_has_none(
     lines = table(tmp_path).splitlines()
     assert lines[2:] == ["| `lego` | paper size | 2 | 1 | 0 | 3 | 25% | 2 | 2 |"]
     assert refuted(tmp_path) == ["- `lego.x`: R"]
+    # A language model's verdicts stand beside; quick's only where no longer run is.
+    write_json(tmp_path / "lego-llm.json", {**stored, "verdicts": [verdict] * 2})
+    write_json(tmp_path / "lego-quick.json", stored)
+    assert refuted(tmp_path) == ["- `lego.x`: R"] * 3
