@@ -4,7 +4,7 @@ The claims of a headline share what they measure, so that they go to one process
 comes back are values, and the verdict follows from them here as anywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,16 +50,18 @@ def judge_all(
         return ()
 
     with progress.step(title, len(claims)) as judged:
-        tasks = [_Task(path, ids) for ids in _longest_first(lab, claims)]
+        took = claim_seconds(lab.study.slug, lab.run.manifest["preset"])
+        tasks = [_Task(path, ids) for ids in _longest_first(claims, took)]
         executor(_judge_some, tasks, done)
     if failed:
         raise Incomplete(f"not judged: {'; '.join(failed)}; repeat to try again")
     return tuple(known[claim.id] for claim in claims)
 
 
-def _longest_first(lab: Lab, claims: Sequence[Claim]) -> list[tuple[str, ...]]:
+def _longest_first(
+    claims: Sequence[Claim], took: Mapping[str, float]
+) -> list[tuple[str, ...]]:
     """The claims of each headline; by what they took in a stored run of the preset."""
-    took = claim_seconds(lab.study.slug, lab.run.manifest["preset"])
     groups: dict[str, list[str]] = {}
     for claim in claims:
         groups.setdefault(claim.headline, []).append(claim.id)
