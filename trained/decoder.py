@@ -176,11 +176,11 @@ class Attention(nn.Module):
         Where models are small, a step's time is the number of its operations.
         """
         weight = torch.cat([self.W_Q, self.W_K, self.W_V]).transpose(0, 1).flatten(1)
-        bias = None
-        if self.b_Q is not None:
-            bias = torch.cat([self.b_Q, self.b_K, self.b_V]).flatten()
-        read = F.linear(x, weight.mT, bias)
-        heads = read.unflatten(-1, (3 * self.config.n_heads, self.config.head_size))
+        biases: list[Tensor] = [
+            b for b in (self.b_Q, self.b_K, self.b_V) if b is not None
+        ]
+        read = F.linear(x, weight.mT, torch.cat(biases).flatten() if biases else None)
+        heads = rearrange(read, "b pos (head d) -> b pos head d", d=self.W_Q.shape[-1])
         points = (self.hook_q, self.hook_k, self.hook_v)
         # A hook may write into what it gets, which must not be a part of something.
         return [
@@ -213,22 +213,22 @@ class Attention(nn.Module):
         return match[:, None]
 
     def _output(self, z: PerHead, pattern: Pattern, x: Residual) -> Residual:
-        read, b = x, self.b
-        if b is not None:
-            b = self.config.value_output_identity * b[:, None, None]
+        mixed, read = None, x
+        if self.b is not None:
+            b = self.config.value_output_identity * self.b[:, None, None]
+            mixed = b * pattern
             read = x @ self.orthogonal if self.config.copying == "orthogonal" else x
         # Per-head results are as large as n_heads residuals, so they are formed
         # only for a listener; a hook on them therefore always fires.
         if heard(self.hook_result):
             axes = "batch q head d, head d d_model -> batch q head d_model"
             each = einsum(z, self.W_O, axes)
-            if b is not None:
-                copied = (b * pattern) @ read[:, None]
-                each = each + copied.transpose(1, 2)
+            if mixed is not None:
+                each = each + (mixed @ read[:, None]).transpose(1, 2)
             out = self.hook_result(each).sum(dim=2)
             return out if self.b_O is None else out + self.b_O
         out = F.linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)
-        return out if b is None else out + (b * pattern).sum(1) @ read
+        return out if mixed is None else out + mixed.sum(1) @ read
 
 
 def heard(point: HookPoint) -> bool:
