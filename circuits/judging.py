@@ -4,7 +4,7 @@ The claims of a headline share what they measure, so that they go to one process
 comes back are values, and the verdict follows from them here as anywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from . import progress
 from .claims import Claim, Verdict, judge
 from .conditions import Outcome
 from .lab import Lab
+from .results import claim_seconds
 from .study import find
 
 
@@ -37,9 +38,6 @@ def judge_all(
         with threads(1):
             each = progress.each(title, claims, lambda claim: claim.id)
             return tuple(judge(claim, lab) for claim in each)
-    groups: dict[str, list[str]] = {}
-    for claim in claims:
-        groups.setdefault(claim.headline, []).append(claim.id)
     path, known, failed = lab.run.path.resolve(), dict[str, Verdict](), list[str]()
     by_id = {claim.id: claim for claim in claims}
 
@@ -52,11 +50,25 @@ def judge_all(
         return ()
 
     with progress.step(title, len(claims)) as judged:
-        tasks = [_Task(path, tuple(ids)) for ids in groups.values()]
+        took = claim_seconds(lab.study.slug, lab.run.manifest["preset"])
+        tasks = [_Task(path, ids) for ids in _longest_first(claims, took)]
         executor(_judge_some, tasks, done)
     if failed:
         raise Incomplete(f"not judged: {'; '.join(failed)}; repeat to try again")
     return tuple(known[claim.id] for claim in claims)
+
+
+def _longest_first(
+    claims: Sequence[Claim], took: Mapping[str, float]
+) -> list[tuple[str, ...]]:
+    """The claims of each headline; by what they took in a stored run of the preset."""
+    groups: dict[str, list[str]] = {}
+    for claim in claims:
+        groups.setdefault(claim.headline, []).append(claim.id)
+    return sorted(
+        map(tuple, groups.values()),
+        key=lambda ids: -sum(took.get(name, 0.0) for name in ids),
+    )
 
 
 class _Task(NamedTuple):

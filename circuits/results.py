@@ -16,9 +16,21 @@ def file_of(study: str, *, language: bool = False, folder: Path = RESULTS) -> Pa
 
 def arm_seconds(study: str, preset: str, folder: Path = RESULTS) -> dict[str, float]:
     """Arm -> what it took in the stored run of a preset; empty where there is none."""
+    arms = _at_preset(study, preset, folder).get("arms", {})
+    return {arm: of["seconds"] for arm, of in arms.items() if of}
+
+
+def claim_seconds(study: str, preset: str, folder: Path = RESULTS) -> dict[str, float]:
+    """Claim -> what judging it took there."""
+    verdicts = _at_preset(study, preset, folder).get("verdicts", [])
+    return {verdict["claim"]: verdict["seconds"] for verdict in verdicts}
+
+
+def _at_preset(study: str, preset: str, folder: Path) -> dict[str, Any]:
+    """The stored run of a preset; empty where there is none."""
     for file in (folder / f"{study}-{preset}.json", file_of(study, folder=folder)):
         if file.is_file() and (found := read_json(file))["preset"] == preset:
-            return {arm: of["seconds"] for arm, of in found["arms"].items() if of}
+            return dict(found)
     return {}
 
 

@@ -105,7 +105,7 @@ def train_run(
     observer, left = observer or _Complaints(slug), _Left(run, arms)
     with progress.step(f"{slug}: training", left.total, left.trained):
         if executor is not None and arms:
-            train_with(executor, run, arms, observer=observer)
+            train_with(executor, run, left.longest_first, observer=observer)
         else:
             train(run, arms, engine=engine, observer=observer)
 
@@ -139,6 +139,11 @@ class _Left:
         mean = sum(known) / len(known) if known else 1.0
         self._run, self._weights = run, [(a, took.get(a.name, mean)) for a in arms]
         self.total = sum(weight for _, weight in self._weights)
+
+    @property
+    def longest_first(self) -> list[Arm]:
+        """The arms in an order that leaves no process without work at the end."""
+        return [arm for arm, _ in sorted(self._weights, key=lambda pair: -pair[1])]
 
     def trained(self) -> tuple[float, str]:
         """The weight that is trained, and how many arms."""

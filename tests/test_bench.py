@@ -1,6 +1,7 @@
 """The benchmarks run, agree with each other, and write the keys that others read."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from circuits.datasets.dataset import dataset_of
 from circuits.scan.request import Settings
 from scripts import (
     bench,
+    bench_demo,
     bench_extraction,
     bench_generation,
     bench_scan,
@@ -74,6 +76,23 @@ def test_writing_with_signals_is_timed_beside_writing_alone() -> None:
     keys = {line.key: line.value for line in found if line.key}
     assert list(keys) == ["generation.time_over_plain"]
     assert all(line.value > 0 for line in found)
+
+
+def test_the_demo_is_timed_to_its_first_verdict_and_to_its_end() -> None:
+    words = "print('claims'); {}; time.sleep(0.3); sys.exit({})"
+    for code in bench_demo.AS_EXPECTED:
+        said = "import sys, time; " + words.format("print('✓ confirmed')", code)
+        whole, first = bench_demo.seconds([sys.executable, "-c", said])
+        assert 0 < first < whole - 0.25
+    for line, code in (("print('✓ confirmed')", 3), ("print('no verdict')", 0)):
+        said = "import sys, time; " + words.format(line, code)
+        with pytest.raises(RuntimeError, match=f"exit code {code}"):
+            bench_demo.seconds([sys.executable, "-c", said])
+
+
+def test_the_demo_that_is_timed_is_that_of_the_makefile() -> None:
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    assert " ".join(["reasonscope", *bench_demo.demo(Path("runs/demo"))]) in makefile
 
 
 def test_the_table_is_printed_and_kept(

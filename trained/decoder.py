@@ -164,52 +164,76 @@ class Attention(nn.Module):
 
     def forward(self, x: Residual) -> Residual:
         """What all heads write, for the normalised residual x."""
-        q = self.hook_q(_project(x, self.W_Q, self.b_Q))
-        k = self.hook_k(_project(x, self.W_K, self.b_K))
-        v = self.hook_v(_project(x, self.W_V, self.b_V))
+        q, k, v = self._projected(x)
         scores = self.hook_attn_scores(self._scores(q, k, x))
         pattern = self.hook_pattern(scores.softmax(dim=-1))
-        z = einsum(pattern, v, "batch head q k, batch k head d -> batch q head d")
+        z = (pattern @ v.transpose(1, 2)).transpose(1, 2)
         return self._output(self.hook_z(z), pattern, x)
+
+    def _projected(self, x: Residual) -> list[PerHead]:
+        """Queries, keys and values, out of one product.
+
+        Where models are small, a step's time is the number of its operations.
+        """
+        weight = torch.cat([self.W_Q, self.W_K, self.W_V]).transpose(0, 1).flatten(1)
+        biases: list[Tensor] = [
+            b for b in (self.b_Q, self.b_K, self.b_V) if b is not None
+        ]
+        read = F.linear(x, weight.mT, torch.cat(biases).flatten() if biases else None)
+        heads = rearrange(read, "b pos (head d) -> b pos head d", d=self.W_Q.shape[-1])
+        points = (self.hook_q, self.hook_k, self.hook_v)
+        # A hook may write into what it gets, which must not be a part of something.
+        return [
+            point(part.clone() if heard(point) else part)
+            for point, part in zip(points, heads.chunk(3, -2), strict=True)
+        ]
 
     def _scores(self, q: PerHead, k: PerHead, x: Residual) -> Pattern:
         given, default = self.config.score_scale, self.config.head_size**-0.5
-        scores = einsum(q, k, "batch q head d, batch k head d -> batch head q k")
+        scores = q.transpose(1, 2) @ k.permute(0, 2, 3, 1)
         scores = scores * (default if given is None else given)
         if self.a is not None:
-            a = self.config.key_query_identity * self.a
-            scores = scores + self._matches(scores, a, x)
+            a = self.config.key_query_identity * self.a[:, None, None]
+            scores = scores + a * self._matches(scores, x)
         if self.config.mask == "none":
             return scores
         return scores.masked_fill(self.mask[: x.shape[1], : x.shape[1]], -torch.inf)
 
     def _matches(
-        self, scores: Pattern, a: Float[Tensor, " head"], x: Residual
-    ) -> Pattern:
-        """What the scalars a add to the scores."""
+        self, scores: Pattern, x: Residual
+    ) -> Float[Tensor, "batch one_or_head q k"]:
+        """What the scalars a weigh."""
         kind = self.config.matching
         if kind == "scores":
-            return einsum(a, scores, "head, batch head q k -> batch head q k")
+            return scores
         keys = x @ self.orthogonal if kind.endswith("orthogonal") else x
-        match = einsum(x, keys, "batch q d, batch k d -> batch q k")
+        match = x @ keys.mT
         if kind.startswith("off_diagonal"):
             match = match - torch.diag_embed(match.diagonal(dim1=1, dim2=2))
-        return einsum(a, match, "head, batch q k -> batch head q k")
+        return match[:, None]
 
     def _output(self, z: PerHead, pattern: Pattern, x: Residual) -> Residual:
+        mixed, read = None, x
+        if self.b is not None:
+            b = self.config.value_output_identity * self.b[:, None, None]
+            mixed = b * pattern
+            read = x @ self.orthogonal if self.config.copying == "orthogonal" else x
         # Per-head results are as large as n_heads residuals, so they are formed
         # only for a listener; a hook on them therefore always fires.
-        listened = self.hook_result._forward_hooks or self.hook_result._backward_hooks
-        to = "batch q head d_model" if listened else "batch q d_model"
-        out = einsum(z, self.W_O, f"batch q head d, head d d_model -> {to}")
-        if self.b is not None:
-            b = self.config.value_output_identity * self.b
-            axes = "batch head q k, head, batch k d_model"
-            read = x @ self.orthogonal if self.config.copying == "orthogonal" else x
-            out = out + einsum(pattern, b, read, f"{axes} -> {to}")
-        if listened:
-            out = self.hook_result(out).sum(dim=2)
-        return out if self.b_O is None else out + self.b_O
+        if heard(self.hook_result):
+            axes = "batch q head d, head d d_model -> batch q head d_model"
+            each = einsum(z, self.W_O, axes)
+            if mixed is not None:
+                each = each + (mixed @ read[:, None]).transpose(1, 2)
+            out = self.hook_result(each).sum(dim=2)
+            return out if self.b_O is None else out + self.b_O
+        out = F.linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)
+        return out if mixed is None else out + mixed.sum(1) @ read
+
+
+def heard(point: HookPoint) -> bool:
+    """Whether anything listens there."""
+    return bool(point._forward_hooks or point._backward_hooks)
 
 
 class MLP(nn.Module):
@@ -343,8 +367,3 @@ def _zeros(shape: tuple[int, ...], wanted: bool) -> nn.Parameter | None:
 def _orthonormal(rows: int, columns: int, generator: Generator) -> Tensor:
     draw = torch.randn(columns, rows, generator=generator, device=generator.device)
     return torch.linalg.qr(draw).Q.mT.contiguous()
-
-
-def _project(x: Residual, weight: Tensor, bias: Tensor | None) -> PerHead:
-    out = einsum(x, weight, "batch pos d, head d d_head -> batch pos head d_head")
-    return out if bias is None else out + bias

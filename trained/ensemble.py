@@ -56,8 +56,9 @@ class Ensemble:
     def _values(self, quantity: Callable[[Any, Data], Any], data: Data) -> Any:
         state = {**self.parameters, **self.buffers}
         if self.size == 1:
-            # A plain dictionary: walking it as a tree costs more than a small step.
-            only = {name: tensor[0] for name, tensor in state.items()}
+            # A plain dictionary: walking it as a tree costs more than a small step. And
+            # squeezed: the gradient of an index is a copy into zeros.
+            only = {name: tensor.squeeze(0) for name, tensor in state.items()}
             alone = self._one(quantity, only, _slice(data, 0))
             return pytree.tree_map(lambda leaf: leaf[None], alone)
         return vmap(lambda s, d: self._one(quantity, s, d))(state, data)

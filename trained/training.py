@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from .arm import Arm
@@ -26,10 +27,14 @@ from .store import Run, read_json, write_json
 from .threads import threads
 from .trainer import Engine, Observer, Trainer, stacked_models
 
-DISPATCH_BOUND = 1e7
-"""Floating-point operations of one seed's forward pass on a CPU below which a step
-spends its time on dispatch, so that stacking seeds pays (scripts/bench_seeds.py). A
-number of the request, not a stopwatch: the same request has the same bits."""
+DISPATCH_BOUND = 1.5e6
+"""Floating-point operations per call into torch, mean over one seed's forward pass on a
+CPU, below which calls cost enough that stacking seeds pays: three seeds take 0.95 of a
+loop's time near the bound, 0.6 at a tenth of it (scripts/bench_seeds.py). A number of
+the request, not a stopwatch: the same request has the same bits."""
+
+STOPPING_BOUND = 1e6
+"""The same where seeds stop one by one: in a stack they cost until the last has."""
 
 
 def train(
@@ -220,6 +225,22 @@ def _is_dispatch_bound(arm: Arm, seed: int, engine: Engine) -> bool:
     data = stack([stage.data(seed, 0)])
     if stage.batch_size is not None:
         data = rows(data, torch.arange(stage.batch_size)[None])
-    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+    with torch.no_grad(), FlopCounterMode(display=False) as work, _Calls() as calls:
         ensemble.values(stage.loss, data)
-    return counted.get_total_flops() < DISPATCH_BOUND
+    stops = any(stage.stop_below is not None for stage in arm.stages)
+    bound = STOPPING_BOUND if stops else DISPATCH_BOUND
+    return work.get_total_flops() < bound * calls.count
+
+
+class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations that reach torch."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from .errors import Incomplete, Lost, in_a_line
 
@@ -65,64 +65,100 @@ class Processes:
         tasks: Sequence[Task],
         done: Callable[[Task, Result], Iterable[Task]],
     ) -> None:
-        """Do every task in one of the processes."""
-        in_processes(work, tasks, done, jobs=self.jobs, threads=self.threads)
+        """Do every task in one of the processes, which then end."""
+        with self.kept() as pool:
+            pool(work, tasks, done)
+
+    @contextmanager
+    def kept(self) -> Iterator["Pool"]:
+        """The same, but its processes serve every call until the block ends.
+
+        Starting one costs seconds: it imports torch, and what measures.
+        """
+        pool = Pool(self)
+        try:
+            yield pool
+        finally:
+            pool.end()
 
 
-def in_processes(
-    work: Callable[[Task], object],
-    tasks: Sequence[Task],
-    done: Callable[[Task, Result], Iterable[Task]],
-    *,
-    jobs: int,
-    threads: int,
-) -> None:
-    """Do every task in one of `jobs` processes of `threads` threads; see `Executor`.
+@contextmanager
+def kept(executor: Executor | None) -> Iterator[Executor | None]:
+    """The executor, whose processes stay, if it has any, until the block ends."""
+    if isinstance(executor, Processes):
+        with executor.kept() as pool:
+            yield pool
+    else:
+        yield executor
 
-    What follows from a task goes before what has waited longer: an arm is finished
-    before the next is begun.
-    """
-    waiting = deque(tasks)
-    idle: list[_Worker[Task]] = []
-    busy: dict[Any, _Worker[Task]] = {}
-    try:
-        while waiting or busy:
-            while waiting and len(busy) < jobs:
-                idle = [worker for worker in idle if worker.process.is_alive()]
-                worker = idle.pop() if idle else _Worker(work, threads)
-                worker.begin(waiting.popleft())
-                busy[worker.connection] = worker
-            for connection in wait(list(busy)):
-                worker = busy.pop(connection)
-                outcome = worker.outcome()
-                if worker.process.is_alive():
-                    idle.append(worker)
-                following = list(done(worker.task, outcome))
-                waiting.extendleft(reversed(following))
-    finally:
-        for worker in (*idle, *busy.values()):
+
+class Pool:
+    """Processes that are started when first needed; see `Processes.kept`."""
+
+    def __init__(self, size: Processes) -> None:
+        self._size = size
+        self._idle: list[_Worker] = []
+        self._busy: dict[Any, _Worker] = {}
+
+    def __call__(
+        self,
+        work: Callable[[Task], object],
+        tasks: Sequence[Task],
+        done: Callable[[Task, Result], Iterable[Task]],
+    ) -> None:
+        """Do every task in one of the processes; see `Executor`.
+
+        What follows from a task goes before what has waited longer: an arm is finished
+        before the next is begun.
+        """
+        waiting = deque(tasks)
+        try:
+            while waiting or self._busy:
+                while waiting and len(self._busy) < self._size.jobs:
+                    worker = self._free()
+                    worker.begin(work, waiting.popleft())
+                    self._busy[worker.connection] = worker
+                for connection in wait(list(self._busy)):
+                    worker = self._busy.pop(connection)
+                    outcome = worker.outcome()
+                    self._idle.append(worker)
+                    following = list(done(worker.task, outcome))
+                    waiting.extendleft(reversed(following))
+        except BaseException:
+            # Nobody will ask what is still under way.
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """End all processes, also those at work."""
+        for worker in (*self._idle, *self._busy.values()):
             worker.end()
+        self._idle, self._busy = [], {}
+
+    def _free(self) -> "_Worker":
+        self._idle = [worker for worker in self._idle if worker.process.is_alive()]
+        return self._idle.pop() if self._idle else _Worker(self._size.threads)
 
 
-class _Worker(Generic[Task]):
+class _Worker:
     """A process that does one task after the other."""
 
-    task: Task
+    task: Any
 
-    def __init__(self, work: Callable[[Task], object], threads: int) -> None:
+    def __init__(self, threads: int) -> None:
         self.connection, theirs = multiprocessing.Pipe()
         self.process = multiprocessing.get_context("spawn").Process(
-            target=_serve, args=(theirs, work, threads), daemon=True
+            target=_serve, args=(theirs, threads), daemon=True
         )
         with _uninterrupted():
             self.process.start()
         theirs.close()
 
-    def begin(self, task: Task) -> None:
+    def begin(self, work: Callable[[Any], object], task: Any) -> None:
         self.task = task
         # One that has just died is found out by `outcome`.
         with suppress(OSError):
-            self.connection.send(task)
+            self.connection.send((work, task))
 
     def outcome(self) -> Result:
         try:
@@ -139,9 +175,7 @@ class _Worker(Generic[Task]):
         self.connection.close()
 
 
-def _serve(
-    connection: "Connection[Any, Any]", work: Callable[[Any], object], threads: int
-) -> None:
+def _serve(connection: "Connection[Any, Any]", threads: int) -> None:
     """What a worker does until its parent hangs up."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
@@ -149,7 +183,7 @@ def _serve(
     torch.set_num_threads(threads)
     with suppress(EOFError):
         while True:
-            connection.send(tried(work, connection.recv()))
+            connection.send(tried(*connection.recv()))
 
 
 def tried(work: Callable[[Any], object], task: Any) -> Result:

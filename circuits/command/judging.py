@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from circuits.datasets.schema import Rows
     from circuits.models.language_model import LanguageModel
     from circuits.study import Study
+    from trained.workers import Executor
 
 
 def add_confirm_options(parser: argparse.ArgumentParser) -> None:
@@ -167,36 +168,42 @@ def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -
     requests = [request_from(study, options) for study in studies]
     from circuits.confirm import confirm_run, open_lab
     from circuits.training import executor_for, prepare, train_run
+    from trained.workers import kept
 
     runs = [prepare(request) for request in requests]
     unfinished: dict[Path, Incomplete] = {}
-    for request, run in zip(requests, runs, strict=True):
-        started, executor = time.perf_counter(), executor_for(request, run)
-        try:
-            train_run(run, executor=executor)
-        except Incomplete as error:
-            # The other studies do not depend on it.
-            unfinished[run.path] = error
-            continue
-        done = confirm_run(run, only=options.only, started=started, executor=executor)
-        show.add(done)
-        if options.figures:
-            draw_all(open_lab(run), run.path / "figures")
-    code = show.close()
-    if options.report:
-        judged = [str(run.path) for run in runs if run.path not in unfinished]
-        _write_report(options.report, judged)
+    with kept(executor_for(requests[0], runs[0])) as executor:
+        for run in runs:
+            started = time.perf_counter()
+            try:
+                train_run(run, executor=executor)
+            except Incomplete as error:
+                # The other studies do not depend on it.
+                unfinished[run.path] = error
+                continue
+            done = confirm_run(
+                run, only=options.only, started=started, executor=executor
+            )
+            show.add(done)
+            if options.figures:
+                draw_all(open_lab(run), run.path / "figures")
+        code = show.close()
+        if options.report:
+            judged = [str(run.path) for run in runs if run.path not in unfinished]
+            _write_report(options.report, judged, executor)
     if unfinished:
         raise Incomplete("; ".join(map(str, unfinished.values())))
     return code
 
 
-def _write_report(file: Path, targets: Sequence[str]) -> None:
+def _write_report(
+    file: Path, targets: Sequence[str], executor: "Executor | None" = None
+) -> None:
     """The page of what was just judged; its path is the last line."""
     from circuits.report.gather import papers
     from circuits.report.page import write_page
 
-    print(write_page(file, papers(targets), []))
+    print(write_page(file, papers(targets, executor), []))
 
 
 def _on_language_model(

@@ -9,11 +9,13 @@ from circuits.claims import digest
 from circuits.confirm import confirm_lab, opened
 from circuits.lab import Lab
 from circuits.language import VERDICTS, judged_in
-from circuits.progress import each
+from circuits.progress import each, step
 from circuits.results import file_of
 from circuits.study import STUDIES, find
 from circuits.training import code_hash
 from trained.store import name_of, read_json
+from trained.threads import threads
+from trained.workers import Executor, Result
 from trained.zoo import shipped_names
 
 from .attention import attention_views
@@ -30,14 +32,41 @@ def default_targets() -> list[str]:
     return [*shipped, *(str(file) for file in language if file.is_file())]
 
 
-def papers(targets: Sequence[str]) -> list[Paper]:
-    """What the page shows of runs, zoo names and verdict files."""
+def papers(targets: Sequence[str], executor: Executor | None = None) -> list[Paper]:
+    """What the page shows of runs, zoo names and verdict files.
+
+    Args:
+        targets: in the order of the page.
+        executor: what draws them side by side; None: one after the other, here.
+    """
+    if executor is not None:
+        return _side_by_side(targets, executor)
     # All are opened before any is judged, so that a bad one costs no minutes.
     opened = [open_target(target) for target in targets]
     found: list[Paper] = []
     for one in each("report:", opened):
         found += one if isinstance(one, list) else [from_lab(one)]
     return found
+
+
+def _side_by_side(targets: Sequence[str], executor: Executor) -> list[Paper]:
+    found: dict[str, list[Paper]] = {}
+
+    def done(target: str, result: Result) -> tuple[()]:
+        if result.error is not None:
+            raise result.error
+        found[target] = result.value
+        drawn(len(found))
+        return ()
+
+    with step("report:", len(targets)) as drawn:
+        executor(_papers_of, targets, done)
+    return [paper for target in targets for paper in found[target]]
+
+
+def _papers_of(target: str) -> list[Paper]:
+    with threads(1):
+        return papers([target])
 
 
 def open_target(target: str) -> Lab | list[Paper]:

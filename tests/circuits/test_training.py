@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from circuits.results import arm_seconds
+from circuits.judging import _longest_first
+from circuits.results import arm_seconds, claim_seconds
 from circuits.study import Request, find
 from circuits.training import (
     _Left,
@@ -154,6 +155,25 @@ def test_arms_count_by_what_they_took_in_a_stored_run() -> None:
     assert took != arm_seconds("recall", "paper")
     assert all(seconds > 0 for seconds in took.values())
     assert arm_seconds("toy", "quick") == {}
+    assert claim_seconds("recall", "quick")["recall.fig3.partial"] > 1
+
+
+def test_what_took_longest_in_a_stored_run_is_trained_and_judged_first(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepare(request_for)
+    monkeypatch.setattr(
+        "circuits.training.arm_seconds", lambda *_: {"net": 1.0, "twin": 2.0}
+    )
+    longest_first = _Left(run, arms_left(run)).longest_first
+    assert [arm.name for arm in longest_first] == ["twin", "net"]
+    claim = find("tests.toy:STUDY").claims_at(toy.Config())[0]
+    claims = [
+        replace(claim, id=name, headline=headline)
+        for name, headline in (("a", "one"), ("b", "two"), ("c", "two"), ("d", "new"))
+    ]
+    took = {"b": 1.0, "c": 2.0, "a": 2.5}
+    assert _longest_first(claims, took) == [("b", "c"), ("a",), ("d",)]
 
 
 def started(out: Path) -> tuple[Run, list[Arm]]:

@@ -160,6 +160,27 @@ def test_run_with_hooks_edits_take_effect_and_leave_no_trace(variant: Decoder) -
     torch.testing.assert_close(variant(prompts()), plain, atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("name", ["hook_q", "hook_k", "hook_v"])
+def test_a_hook_may_write_into_what_it_gets(variant: Decoder, name: str) -> None:
+    """Queries, keys and values come out of one product; gradients still flow."""
+    tokens = prompts()
+
+    def written(x: Tensor, hook: object) -> Tensor:  # noqa: ARG001
+        x[:, :, 0] = 0
+        return x
+
+    def replaced(x: Tensor, hook: object) -> Tensor:  # noqa: ARG001
+        return torch.cat([torch.zeros_like(x[:, :, :1]), x[:, :, 1:]], 2)
+
+    at = f"blocks.0.attn.{name}"
+    one, other = (
+        variant.run_with_hooks(tokens, fwd_hooks=[(at, edit)])
+        for edit in (written, replaced)
+    )
+    torch.testing.assert_close(one, other)
+    one.sum().backward()
+
+
 def test_a_scores_edit_takes_effect() -> None:
     model = build(TINY)
     cut = [("blocks.0.attn.hook_attn_scores", lambda x, **_: x.roll(1, dims=0))]

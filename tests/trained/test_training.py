@@ -30,7 +30,7 @@ from trained.arm import Arm, Optimiser, Stage, adam, gradient_descent
 from trained.errors import BadInput, Incomplete
 from trained.store import Run
 from trained.trainer import Engine, Observer
-from trained.training import restore, train
+from trained.training import begin_arm, restore, train
 
 ROOT = Path(__file__).parents[2]
 NewRun = Callable[..., Run]
@@ -102,10 +102,18 @@ def test_small_steps_are_stacked_when_nobody_chooses(new_run: NewRun) -> None:
     assert run.record("net")["batching"] == "vmap"
 
 
-def test_large_steps_are_not_stacked(new_run: NewRun) -> None:
-    wide = net_arm(net_stage(steps=1), build=lambda seed: Net(seed, width=200_000))
-    run = trained(new_run(seeds=(0, 1)), wide, "auto")
-    assert run.record("net")["batching"] == "loop"
+# Some dozen calls, two of which multiply: 72 or 96 operations per unit of width.
+@pytest.mark.parametrize(
+    ("width", "stop_below", "groups"),
+    [(400_000, None, 2), (190_000, None, 1), (190_000, 0.1, 2), (100_000, 0.1, 1)],
+)
+def test_large_steps_are_not_stacked_and_those_of_seeds_that_stop_even_less(
+    new_run: NewRun, width: int, stop_below: float | None, groups: int
+) -> None:
+    stage = net_stage(steps=1, stop_below=stop_below)
+    wide = net_arm(stage, build=lambda seed: Net(seed, width=width))
+    run = new_run(seeds=(0, 1))
+    assert begin_arm(run, wide, engine=Engine()) == groups
 
 
 def test_the_same_request_has_the_same_bits_idle_loaded_and_killed(

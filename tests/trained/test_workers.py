@@ -1,6 +1,8 @@
 """Processes that do tasks: one that dies or fails costs one task."""
 
+import multiprocessing
 import operator
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import sys
 import pytest
 
 from trained.errors import Incomplete
-from trained.workers import Result, in_processes, tried
+from trained.workers import Processes, Result, kept, tried
 
 HARMLESS, NO_SIGNAL = int(signal.SIGCHLD), 9999
 
@@ -23,7 +25,7 @@ def test_a_process_that_is_killed_costs_its_task_only() -> None:
         return ()
 
     tasks = [HARMLESS, int(signal.SIGKILL), NO_SIGNAL, HARMLESS]
-    in_processes(signal.raise_signal, tasks, done, jobs=1, threads=1)
+    Processes(1)(signal.raise_signal, tasks, done)
     assert [task for task, _ in ended] == tasks
     assert [said.split()[:1] for _, said in ended] == [
         [],
@@ -36,22 +38,20 @@ def test_a_process_that_is_killed_costs_its_task_only() -> None:
 
 @pytest.mark.slow
 def test_what_goes_wrong_here_ends_the_processes() -> None:
-    import multiprocessing
-
     def done(_task: int, _outcome: Result) -> tuple[int, ...]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        in_processes(signal.raise_signal, [HARMLESS] * 4, done, jobs=2, threads=1)
+        Processes(2)(signal.raise_signal, [HARMLESS] * 4, done)
     assert multiprocessing.active_children() == []
 
 
 ALONE = """
 import signal
-from trained.workers import in_processes
+from trained.workers import Processes
 said = []
-in_processes(signal.raise_signal, [signal.SIGINT] * 2, lambda _task, outcome:
-             said.append(outcome.error) or (), jobs=1, threads=1)
+Processes(1)(signal.raise_signal, [signal.SIGINT] * 2, lambda _task, outcome:
+             said.append(outcome.error) or ())
 print(said)
 """
 
@@ -93,5 +93,32 @@ def test_what_follows_from_a_task_is_done_next() -> None:
         assert outcome.value == -task
         return [task * 10, task * 10 + 1] if task < 10 else []
 
-    in_processes(operator.neg, [1, 2], done, jobs=1, threads=1)
+    Processes(1)(operator.neg, [1, 2], done)
     assert done_tasks == [1, 10, 11, 2, 20, 21]
+
+
+def _process(_task: int) -> int:
+    return os.getpid()
+
+
+@pytest.mark.slow
+def test_kept_processes_serve_every_call_and_end_with_the_block() -> None:
+    seen: list[int] = []
+
+    def done(_task: int, outcome: Result) -> tuple[int, ...]:
+        seen.append(outcome.value)
+        return ()
+
+    with kept(Processes(1)) as executor:
+        assert executor is not None
+        executor(_process, [0, 0], done)
+        executor(operator.neg, [3], done)
+        executor(_process, [0], done)
+        (worker,) = multiprocessing.active_children()
+    assert seen == [worker.pid, worker.pid, -3, worker.pid]
+    assert multiprocessing.active_children() == []
+
+
+def test_what_has_no_processes_is_kept_as_it_is() -> None:
+    with kept(None) as executor:
+        assert executor is None

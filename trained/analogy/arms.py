@@ -25,12 +25,12 @@ from .config import Config, Linear, Scale
 from .model import DeepLinear, ReluBlock
 from .task import (
     Curriculum,
+    block_reading,
     curriculum,
-    final_states,
-    metrics,
+    gpt_reading,
     premise_loss,
+    scores,
     shuffle,
-    value_features,
 )
 
 TWINNED = (
@@ -102,8 +102,8 @@ def _relu_arm(config: Config, scale_name: str, name: str) -> Arm:
         f"relu-{scale_name}-{name}",
         partial(_relu_block, world.size, sizes.n_neurons, scale),
         stages,
-        metrics(value_features),
-        lambda _seed: world.conclusions(),
+        measure=partial(scores, block_reading),
+        held_out=lambda _seed: world.conclusions(),
         record_every=20,
         save_steps=(sizes.steps,) if name == "SA" else (),
     )
@@ -217,8 +217,8 @@ def _gpt_arm(config: Config, name: str, taught: Curriculum) -> Arm:
         name,
         partial(_decoder, shape),
         stages,
-        metrics(final_states),
-        lambda _seed: world.conclusions(),
+        measure=partial(scores, gpt_reading),
+        held_out=lambda _seed: world.conclusions(),
         record_every=10,
         save_steps=(sizes.steps,) if name == "gpt-SA" or again else (),
     )

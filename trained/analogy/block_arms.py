@@ -18,10 +18,10 @@ from .model import ATTENTION, HEAD, LinearBlock
 from .task import (
     Curriculum,
     Phase,
+    block_reading,
     curriculum,
-    metrics,
     premise_loss,
-    value_features,
+    scores,
 )
 from .theory import Alignment
 
@@ -200,8 +200,8 @@ def _arm(
         name,
         partial(_build, config, world.size, larger),
         stages,
-        metrics(value_features),
-        lambda _seed: world.conclusions(),
+        measure=partial(scores, block_reading),
+        held_out=lambda _seed: world.conclusions(),
         record_every=2,
         save_steps=tuple(saved),
     )

@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils import _pytree as pytree
 
 from probes.alignment import paired_cosine
-from trained.arm import Draw, Quantity
+from trained.arm import Draw
 from trained.errors import unknown
 from trained.task import Batch, positions
 
@@ -215,11 +215,15 @@ def curriculum(name: str, k: int) -> Curriculum:
     return every[name]
 
 
-Features = Callable[[Any, Batch], Float[Tensor, "pair d_model"]]
-"""(model, prompts) -> the representation that the study compares."""
+Logits = Float[Tensor, "fact d_vocab"]
+Features = Float[Tensor, "fact d_model"]
+"""The representation that the study compares."""
+
+Reading = Callable[[Any, Batch], tuple[Logits, Features]]
+"""(model, prompts) -> both, from one pass where that can be."""
 
 
-def answer_logits(model: Any, prompts: Batch) -> Float[Tensor, "fact d_vocab"]:
+def answer_logits(model: Any, prompts: Batch) -> Logits:
     """Logits after the last token."""
     return model(prompts.tokens)[:, -1]
 
@@ -233,43 +237,52 @@ def premise_loss(model: Any, data: Premises) -> Float[Tensor, ""]:
 
 def hits(model: Any, facts: Batch) -> Float[Tensor, ""]:
     """Share of prompts whose argmax over the whole vocabulary is the answer."""
-    given = answer_logits(model, facts).argmax(-1)
-    return (given == facts.targets).float().mean()
+    return _hits(answer_logits(model, facts), facts)
+
+
+def _hits(logits: Logits, facts: Batch) -> Float[Tensor, ""]:
+    return (logits.argmax(-1) == facts.targets).float().mean()
 
 
 def hits_among(model: Any, facts: Batch) -> Float[Tensor, ""]:
     """The same with the argmax taken among the answers of all tuples only."""
-    logits = answer_logits(model, facts)[:, facts.targets]
+    return _hits_among(answer_logits(model, facts), facts)
+
+
+def _hits_among(logits: Logits, facts: Batch) -> Float[Tensor, ""]:
     own = torch.arange(len(facts), device=logits.device)
-    return (logits.argmax(-1) == own).float().mean()
+    return (logits[:, facts.targets].argmax(-1) == own).float().mean()
 
 
-def metrics(features: Features) -> dict[str, Quantity]:
-    """What every arm records over training.
+def scores(read: Reading, model: Any, data: Conclusions) -> dict[str, Tensor]:
+    """What every arm records over training; one pass over each kind of prompt.
 
     Success alone cannot tell missing alignment from forgetting and from output drift,
     so it never stands alone: `c_only` restricts the answer to the further properties,
     `known` asks whether the source's own attribution survived.
     """
-
-    def similarity(model: Any, data: Conclusions) -> Float[Tensor, ""]:
-        source, target = features(model, data.known), features(model, data.test)
-        return paired_cosine(source, target).mean()
-
+    said, target = read(model, data.test)
+    known, source = read(model, data.known)
     return {
-        "success": lambda model, data: hits(model, data.test),
-        "c_only": lambda model, data: hits_among(model, data.test),
-        "known": lambda model, data: hits(model, data.known),
-        "similarity": similarity,
+        "success": _hits(said, data.test),
+        "c_only": _hits_among(said, data.test),
+        "known": _hits(known, data.known),
+        "similarity": paired_cosine(source, target).mean(),
     }
 
 
-def value_features(model: Any, prompts: Batch) -> Float[Tensor, "pair d_model"]:
+def block_reading(model: Any, prompts: Batch) -> tuple[Logits, Features]:
+    """A block's answers, and V z of each prompt's entity."""
+    return answer_logits(model, prompts), value_features(model, prompts)
+
+
+def gpt_reading(model: Any, prompts: Batch) -> tuple[Logits, Features]:
+    """GPT-2's answers, and its states after the final norm at the last token."""
+    residual = model.through(model.embed(prompts.tokens))[:, -1:]
+    return model.readout(residual)[:, 0], model.final_norm(residual)[:, 0]
+
+
+def value_features(model: Any, prompts: Batch) -> Features:
     """V z of each prompt's entity: the one-layer block's feature."""
     entities = prompts.tokens.gather(-1, prompts.role("entity"))[:, 0]
     return model.value_vectors(entities)
-
-
-def final_states(model: Any, prompts: Batch) -> Float[Tensor, "pair d_model"]:
-    """GPT-2's hidden states after the final norm at the last token."""
-    return model.final_norm(model.through(model.embed(prompts.tokens)))[:, -1]

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
+from trained.decoder import heard
+
 from .config import Config, Variant
 from .model import Places, places
 from .task import N_SLOTS, Clauses, Prediction, Tokens, Vocabulary
@@ -250,11 +252,6 @@ class StandardModel(HookedRootModule):
         if self.config.n_positions:
             clauses = clauses + self.W_pos[: slots.shape[1]]
         return clauses
-
-
-def heard(hook: HookPoint) -> bool:
-    """Whether anything listens there."""
-    return bool(hook._forward_hooks or hook._backward_hooks)
 
 
 def _by_slot(

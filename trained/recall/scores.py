@@ -92,18 +92,17 @@ def copies_loss(
 
     An optimiser that acts entry by entry then trains every copy as if alone.
     """
-    attention = model.theta.softmax(-1)[:, None].expand(*data["counts"].shape[:2], -1)
+    # A copy's attention, and so its logits, are the same on all of its prompts.
     first = relation_loss(
-        attention,
+        model.theta.softmax(-1)[:, None],
         data["counts"],
         model.forms,
         temperature=temperature,
         target=data.get("pattern"),
     )
-    n_rows = first.shape[1]
     second = answer_loss(
-        model.omega.softmax(-1)[:, None].expand(-1, n_rows, -1),
-        n_subjects=n_subjects[:, None].expand(-1, n_rows).to(first.device),
+        model.omega.softmax(-1)[:, None],
+        n_subjects=n_subjects[:, None].to(first.device),
         temperature=temperature,
         target=data.get("answer"),
     )

@@ -115,8 +115,14 @@ def relation_loss(
     if target is None:
         chosen = scaled[..., right_pattern((attention.shape[-1] - 2) // 2)]
     else:
-        chosen = scaled.gather(-1, target[..., None])[..., 0]
+        chosen = _picked(scaled, target)
     return (scaled + log_counts).logsumexp(-1) - chosen
+
+
+def _picked(
+    logits: Float[Tensor, "*#batch c"], target: Int[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    return logits.expand(*target.shape, -1).gather(-1, target[..., None])[..., 0]
 
 
 def relation_accuracy(
@@ -148,10 +154,10 @@ def answer_logits(attention: Float[Tensor, "*batch key"]) -> Float[Tensor, "*bat
 
 
 def answer_loss(
-    attention: Float[Tensor, "*batch key"],
+    attention: Float[Tensor, "*#batch key"],
     *,
-    n_subjects: int | Int[Tensor, "*batch"],
-    temperature: float | Float[Tensor, "*batch 1"],
+    n_subjects: int | Int[Tensor, "*#batch"],
+    temperature: float | Float[Tensor, "*#batch 1"],
     target: Int[Tensor, "*batch"] | None = None,
 ) -> Float[Tensor, "*batch"]:
     """Cross-entropy of the answer once the relation is appended (step 2).
@@ -167,10 +173,7 @@ def answer_loss(
     # There may be no other answers, whose logarithm is -inf.
     many = torch.ones_like(logits)
     many[..., -1] = n_subjects - n_shown
-    if target is None:
-        chosen = logits[..., n_shown - 1]
-    else:
-        chosen = logits.gather(-1, target[..., None])[..., 0]
+    chosen = logits[..., n_shown - 1] if target is None else _picked(logits, target)
     return (logits + many.log()).logsumexp(-1) - chosen
 
 

@@ -353,6 +353,27 @@ def test_the_report_of_a_confirmation_is_the_last_line(
     assert "toy.size" in Path("deep/page.html").read_text()
 
 
+@pytest.mark.slow
+def test_a_real_study_is_trained_judged_and_reported_by_processes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As `make demo` does it; its deep linear networks take a second."""
+    small = ["--set", "parts=linear", "--set", "linear.width=32", "--seeds", "2"]
+    options = ["--device", "cpu", "--jobs", "2", "--report", "page.html"]
+    assert main(["confirm", "analogy", *small, *options, "--json", "two.json"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "page.html"
+    page = Path("page.html").read_text()
+    assert all(part in page for part in ("analogy.depth.linear.two", "<svg", "<figure"))
+    (run,) = Path("runs").iterdir()
+    assert main(["probe", str(run), "--json", "one.json"]) == 1
+    one, two = (json.loads(Path(f"{name}.json").read_text()) for name in ("one", "two"))
+    for verdict in (*one["verdicts"], *two["verdicts"]):
+        verdict.pop("seconds")
+    assert one["verdicts"] == two["verdicts"]
+    words = {verdict["verdict"] for verdict in two["verdicts"]}
+    assert "not tested" in words != {"not tested"}
+
+
 def test_words_leave_standard_output_to_the_json(
     toy_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,11 +5,14 @@ from trained.analogy.arms import labelled
 from trained.analogy.task import (
     analogy_world,
     curriculum,
+    gpt_reading,
     hits,
     hits_among,
+    scores,
     shuffle,
     two_hop_world,
 )
+from trained.decoder import Decoder, DecoderConfig
 from trained.errors import BadInput
 
 NAMES = (
@@ -142,3 +145,20 @@ def test_hits_count_over_the_whole_vocabulary_and_among_the_answers():
     assert hits(drifted, asked.test) == 0
     assert hits_among(drifted, asked.test) == 1
     assert hits(Table(world.size, [asked.known]), asked.test) == 0
+
+
+def test_one_pass_scores_as_separate_ones_do():
+    world = analogy_world(5)
+    asked = world.conclusions()
+    shape = DecoderConfig(d_vocab=world.size, d_model=8, n_layers=2, n_heads=2, n_ctx=2)
+    model = Decoder(shape, generator=torch.Generator().manual_seed(0))
+    found = scores(gpt_reading, model, asked)
+    assert found["success"] == hits(model, asked.test)
+    assert found["c_only"] == hits_among(model, asked.test)
+    assert found["known"] == hits(model, asked.known)
+    known, test = (
+        model.final_norm(model.through(model.embed(prompts.tokens)))[:, -1]
+        for prompts in (asked.known, asked.test)
+    )
+    paired = torch.cosine_similarity(known, test).mean()
+    torch.testing.assert_close(found["similarity"], paired)

@@ -71,6 +71,37 @@ def test_installed_scores_give_the_real_model_the_same_losses(kind):
     assert both.item() == pytest.approx(expected.item(), abs=1e-10)
 
 
+def test_a_copys_loss_is_the_mean_over_its_prompts_one_by_one():
+    scores, subjects = copies(2), torch.tensor([5, 5])
+    counts = torch.cat([counts_of(drawn("affine", 3)), counts_of(drawn("random", 3))])
+    n_patterns = counts.shape[-1]
+    source = generator(0, "targets")
+    data = {
+        "counts": counts,
+        "pattern": torch.randint(n_patterns, (2, 3), generator=source),
+        "answer": torch.randint(3, (2, 3), generator=source),
+    }
+    alone = [
+        relation_loss(
+            scores.theta[copy].softmax(-1),
+            counts[copy, row],
+            scores.forms,
+            temperature=T,
+            target=data["pattern"][copy, row],
+        )
+        + answer_loss(
+            scores.omega[copy].softmax(-1),
+            n_subjects=subjects[copy],
+            temperature=T,
+            target=data["answer"][copy, row],
+        )
+        for copy in range(2)
+        for row in range(3)
+    ]
+    both = copies_loss(scores, data, n_subjects=subjects, temperature=T)
+    assert both.item() == pytest.approx(sum(alone).item() / 3, abs=1e-10)
+
+
 def test_install_clears_the_other_entries():
     model = constructed_model(drawn("affine").table, 2, 0)
     assert model.W_KQ.abs().sum() > 0
