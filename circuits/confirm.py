@@ -16,7 +16,7 @@ from . import progress
 from .claims import Claim, Verdict, digest, judge
 from .judging import judge_all
 from .lab import Lab, LanguageLab
-from .language import ASKED, VERDICTS, is_language, open_language
+from .language import ASKED, VERDICTS, is_language, keep_verdicts, open_language
 from .results import stored
 from .study import Study, find
 from .training import code_hash, environment
@@ -259,8 +259,8 @@ def confirm_language(
         ),
         made_by=_maker(study, digest(study.language_claims(lab.settings)), None),
     )
-    if folder is not None and only == "*":
-        write_json(folder / VERDICTS, done.as_dict())
+    if folder is not None:
+        keep_verdicts(folder, done.as_dict(), whole=only == "*")
     return done
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from trained.config import as_dict, from_dict
 from trained.errors import BadInput
+from trained.files import write_json
 from trained.fingerprint import parameter_hash
 from trained.schema import check_manifest
 from trained.store import Run, read_json
@@ -27,6 +28,9 @@ ASKED = "asked.json"
 
 VERDICTS = "verdicts.json"
 """What was judged, here or on a trained run."""
+
+SOME = "verdicts-of-some.json"
+"""What was last judged by `--only`, since all was."""
 
 
 def keeper_in(
@@ -120,3 +124,17 @@ def judged_in(path: Path) -> Path:
     if not file.is_file():
         raise BadInput(f"{path}: not judged as a whole; confirm it without --only")
     return file
+
+
+def keep_verdicts(path: Path, found: Any, *, whole: bool) -> None:
+    """Store the verdicts on a language model; those of some claims stand aside."""
+    if whole:
+        (path / SOME).unlink(missing_ok=True)
+    write_json(path / (VERDICTS if whole else SOME), found)
+
+
+def judged_claim(path: Path, claim: str) -> Path:
+    """The verdicts on a language model that hold the newest one of a claim."""
+    some = path / SOME
+    known = read_json(some)["verdicts"] if some.is_file() else ()
+    return some if claim in (one["claim"] for one in known) else judged_in(path)

@@ -197,6 +197,7 @@ def test_what_was_measured_is_drawn_without_the_model(
         assert part in first, part
     assert command(["claim", "toy.llm.stored", stored]) == 0
     assert "by replicate: 4, 3, 5" in capsys.readouterr().out
+    assert not (Path(stored) / "verdicts-of-some.json").exists()
     command(["list", ROWS])
     assert "llm-lengths: How long the names are.\n" in capsys.readouterr().out
 
@@ -220,7 +221,9 @@ def test_what_was_not_measured_is_not_drawn(
     words = refused("figure", "loss", stored, "-o", "x.png")
     assert "unknown figure of toy 'loss'; choose from: llm-lengths, all" in words
     assert "not judged as a whole" in refused("report", stored, "-o", "x.html")
-    assert "not judged as a whole" in refused("claim", "toy.llm.size", stored)
+    assert "not judged as a whole" in refused("claim", "toy.llm.stored", stored)
+    assert command(["claim", "toy.llm.size", stored]) == 0
+    assert "toy.llm.size" in capsys.readouterr().out
     assert "leave --only" in refused(
         "confirm", ROWS, *names, *only, "--report", "x.html"
     )

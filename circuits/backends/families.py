@@ -8,6 +8,7 @@ Whether what was found is true is for the contract to say (`circuits.models.cont
 a block whose parts do not add up to its output is refused when it is opened.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,6 +130,7 @@ def _parts(blocks: Sequence[nn.Module], config: Any) -> dict[str, Any]:
     """What there is in a block, and what is added to the residual stream."""
     block = blocks[0]
     attention = _only(block, "attention", _is_attention)
+    _require_seam(block.get_submodule(attention))
     mlp = _only(block, "MLP", _is_mlp)
     before, behind, between, after = _norms(block)
     parallel = getattr(config, "use_parallel_residual", not (between or after))
@@ -143,6 +145,21 @@ def _parts(blocks: Sequence[nn.Module], config: Any) -> dict[str, Any]:
         "down_projection": f"{mlp}.{down.pop()}" if len(down) == 1 else "",
         "mlp_added": after or mlp,
     }
+
+
+def _require_seam(attention: nn.Module) -> None:
+    """`BadInput` if what a layer looks at is out of reach, or is not all on keys."""
+    name = type(attention).__name__
+    if not hasattr(sys.modules[type(attention).__module__], "eager_attention_forward"):
+        raise BadInput(
+            f"{name} computes attention in its own way, past transformers' attention "
+            "interface: its patterns cannot be seen; the backend bridge may see them"
+        )
+    if hasattr(attention, "sinks"):
+        raise BadInput(
+            f"{name} has attention sinks: some of what it looks at is on no token, and "
+            "rows of its patterns are not probabilities"
+        )
 
 
 def _projections(attention: nn.Module, path: str) -> dict[str, Any]:

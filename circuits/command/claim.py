@@ -22,13 +22,13 @@ def add_claim_options(parser: argparse.ArgumentParser) -> None:
 def run_claim(options: argparse.Namespace) -> int:
     """Judge one claim on a run, or look it up in a file, and print all of it."""
     output = JsonOutput(options.json)
-    from circuits.language import is_language, judged_in
+    from circuits.language import is_language, judged_claim
     from circuits.report.terminal import console, print_claim
     from circuits.report.verdicts import judged
 
     target = options.target
     if is_language(Path(target)):
-        target = str(judged_in(Path(target)))
+        target = str(judged_claim(Path(target), options.id))
     whole = _verdicts(target, options.id)
     found = judged(whole, target, _run_of(target))
     leaf = next((leaf for leaf in found.leaves if leaf.id == options.id), None)

@@ -10,8 +10,8 @@ from circuits.inspection.request import (
     SIGNALS,
     InspectRequest,
     Opening,
+    places_of,
     positions_of,
-    roles_of,
     rows_of_file,
     rows_of_texts,
 )
@@ -86,7 +86,7 @@ def _add_prompt_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PHRASE",
-        help="a phrase of the prompt to look at; repeatable",
+        help="a phrase of the prompt to look at, or [start,end]; repeatable",
     )
     parser.add_argument(
         "--corrupt", metavar="PROMPT", help="the other prompt of --signal patching"
@@ -168,7 +168,7 @@ def _rows(options: argparse.Namespace) -> "tuple[Row, ...]":
         "answer": options.answer,
         "corrupt": options.corrupt,
         "corrupt_answer": options.corrupt_answer,
-        "roles": roles_of(tuple(options.role)),
+        "roles": places_of(tuple(options.role)),
     }
     fields = {name: value for name, value in given.items() if value}
     if options.row is None:

@@ -20,7 +20,7 @@ TILE = {"cpu": 2**21, "other": 2**26}
 STEP = 512
 """Tokens of a tile are a multiple of this: other products are a third slower."""
 
-Residual = Float[Tensor, "layer read d_model"]
+Residual = Float[Tensor, "layer place d_model"]
 
 
 class Lens(NamedTuple):
@@ -44,6 +44,7 @@ def answer_lens(
     residual: Residual,
     targets: Int[Tensor, " read"],
     nulls: Int[Tensor, " read"] | None = None,
+    at: Int[Tensor, " read"] | None = None,
 ) -> Lens:
     """The targets' log-probabilities and ranks by layer; `scan` and `inspect` alike.
 
@@ -60,15 +61,18 @@ def answer_lens(
         residual: where each read is taken, by layer.
         targets: the token of each read.
         nulls: another token, whose log-probability is taken too; -1, or None, for none.
+        at: which of the residuals each read is taken at, if reads share them: a shared
+            one is unembedded once.
     """
     if nulls is None:
         nulls = torch.full_like(targets, -1)
     both = torch.stack([targets, nulls.clamp(min=0)], -1)
     # The reads go first: `target_logits` takes tokens by its first axis.
-    own, null = readout.target_logits(residual.transpose(0, 1), both).permute(2, 1, 0)
+    reads = residual if at is None else residual[:, at]
+    own, null = readout.target_logits(reads.transpose(0, 1), both).permute(2, 1, 0)
     others = _Others(own)
     for first, logits in _tiles(readout, residual):
-        others.add(logits, targets - first)
+        others.add(logits if at is None else logits[:, at], targets - first)
     log_z = torch.logaddexp(others.sums.log, own)
     null_log_prob = torch.where(nulls < 0, torch.nan, null - log_z)
     rank = torch.where(own.isnan(), torch.nan, 1 + others.larger / 2)
@@ -133,8 +137,10 @@ class _Others:
     ) -> None:
         inside = ((places >= 0) & (places < logits.shape[-1])).nonzero()[:, 0]
         logits[:, inside, places[inside]] = -torch.inf
-        self.larger += (logits > self._own).sum(-1, dtype=torch.int32)
-        self.larger += (logits >= self._own).sum(-1, dtype=torch.int32)
+        # Ones and zeros in the logits' own type: four times as fast as truth values.
+        found = torch.empty_like(logits)
+        self.larger += torch.gt(logits, self._own, out=found).sum(-1)
+        self.larger += torch.ge(logits, self._own, out=found).sum(-1)
         self.sums.add(logits)
 
 

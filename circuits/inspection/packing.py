@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -56,6 +57,8 @@ class Teaching:
 def teachings(items: Sequence[Item], *, answers: bool) -> list[Teaching]:
     """What the model reads: one for every beginning that the answers of an item have.
 
+    What begins another is read off that one.
+
     Args:
         items: the prompts.
         answers: whether answers are read at all.
@@ -66,6 +69,10 @@ def teachings(items: Sequence[Item], *, answers: bool) -> list[Teaching]:
         for number, answer in enumerate(item.answers if answers else ()):
             own = [Read(number, place, token) for place, token in enumerate(answer)]
             reads.setdefault(answer[:-1], []).extend(own)
+        for prefix in sorted(reads, key=len):
+            longer = (p for p in reads if p != prefix and p[: len(prefix)] == prefix)
+            for other in islice(longer, 1):
+                reads[other] += reads.pop(prefix)
         several = list(reads.items()) or [((), [])]
         found += [
             Teaching(item, prefix, tuple(own), main=place == 0)

@@ -1,5 +1,6 @@
 """What `reasonscope inspect` is asked for; free of torch, so it is refused at once."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from trained.errors import BadInput, unknown
 
 SIGNALS = ("lens", "attention", "alignment", "patching")
 DEFAULT_SIGNALS = ("lens", "attention")
+
+SPAN = re.compile(r"\[(\d+), ?(\d+)\]")
+"""Characters of a prompt, as rows of a dataset give them."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,19 @@ def roles_of(assignments: tuple[str, ...]) -> dict[str, str]:
         if not sign or not name or not phrase or name in found:
             raise BadInput(f"--role {assignment}: give NAME=PHRASE, each name once")
         found[name] = phrase
+    return found
+
+
+def places_of(assignments: tuple[str, ...]) -> dict[str, str | list[int]]:
+    """`name=phrase` or, of a phrase that occurs twice, `name=[start,end]`.
+
+    >>> places_of(("subject=France", "second=[10,16]"))
+    {'subject': 'France', 'second': [10, 16]}
+    """
+    found: dict[str, str | list[int]] = {}
+    for name, place in roles_of(assignments).items():
+        span = SPAN.fullmatch(place)
+        found[name] = place if span is None else [*map(int, span.groups())]
     return found
 
 

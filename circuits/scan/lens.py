@@ -33,8 +33,11 @@ def lens_part(
     reads = [(row, read) for row, t in enumerate(taught) for read in t.reads]
     if not reads:
         return None
-    rows = torch.tensor([row for row, _ in reads], device=residual.device)
-    places = torch.tensor([read.token for _, read in reads], device=residual.device)
+    # Answers of one prompt that begin alike are read at the same places.
+    spots = list(dict.fromkeys((row, read.token) for row, read in reads))
+    rows, places = torch.tensor(spots, device=residual.device).unbind(1)
+    number = {spot: n for n, spot in enumerate(spots)}
+    at = torch.tensor([number[row, read.token] for row, read in reads])
     targets = torch.tensor([read.target for _, read in reads], device=residual.device)
     prompts = [taught[row].item.index for row, _ in reads]
     nulls = [
@@ -42,7 +45,10 @@ def lens_part(
         for prompt, (_, read) in zip(prompts, reads, strict=True)
     ]
     null = torch.tensor(nulls, device=residual.device)
-    found = answer_lens(model.readout, residual[:, rows, places], targets, null)
+    found = answer_lens(
+        *(model.readout, residual[:, rows, places], targets, null),
+        at=at.to(residual.device) if len(spots) < len(reads) else None,
+    )
     values = {name: v.T.cpu().numpy() for name, v in found._asdict().items()}
     axes = {"read": range(len(reads)), "layer": layers}
     part = long(axes, values, np.ones((1, 1), bool))

@@ -1,5 +1,6 @@
 """Where a decoder's parts are is read off its modules, and is true for every family."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -126,6 +127,43 @@ def test_a_strange_block_is_refused_with_what_was_found_in_it() -> None:
     )
     with pytest.raises(BadInput, match=message):
         family_of(opt())
+
+
+def falcon() -> nn.Module:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    return transformers.FalconForCausalLM(
+        transformers.FalconConfig(vocab_size=9, **sizes)
+    )
+
+
+def gptj() -> nn.Module:
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 1, "rotary_dim": 4}
+    config = transformers.GPTJConfig(vocab_size=9, n_positions=8, **sizes)
+    return transformers.GPTJForCausalLM(config)
+
+
+def gpt_oss() -> nn.Module:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    few = {"num_key_value_heads": 1, "head_dim": 8, "num_local_experts": 2}
+    config = transformers.GptOssConfig(
+        vocab_size=9, intermediate_size=8, num_experts_per_tok=1, **sizes, **few
+    )
+    return transformers.GptOssForCausalLM(config)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (falcon, "FalconAttention computes attention in its own way.*backend bridge"),
+        (gptj, "GPTJAttention computes attention in its own way"),
+        (gpt_oss, "GptOssAttention has attention sinks.*not probabilities"),
+    ],
+)
+def test_attention_that_is_out_of_reach_is_refused(
+    made: Callable[[], nn.Module], message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        family_of(made())
 
 
 def test_what_the_tree_does_not_tell_is_one_entry(

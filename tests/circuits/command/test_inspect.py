@@ -79,6 +79,17 @@ def test_bad_input_is_one_line(
 
 
 @pytest.mark.usefixtures("opened")
+def test_a_phrase_that_occurs_twice_is_given_by_its_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["inspect", "tiny", "abcab", "--json", "-", "--role"]
+    assert main([*asked, "second=ab"]) == 2
+    assert "more than once; give [start, end]" in capsys.readouterr().err
+    assert main([*asked, "second=[3,5]"]) == 0
+    assert json.loads(capsys.readouterr().out)["roles"] == {"second": [3, 4]}
+
+
+@pytest.mark.usefixtures("opened")
 def test_a_row_of_a_dataset_is_a_prompt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,8 +12,9 @@ from circuits.hooks import Signal, measure
 from circuits.inspection.alignment import alignment
 from circuits.inspection.answer_lens import answer_lens
 from circuits.inspection.attention import attention
-from circuits.inspection.encoding import encode
+from circuits.inspection.encoding import Item, encode
 from circuits.inspection.inspect import inspect
+from circuits.inspection.packing import teachings
 from circuits.inspection.patching import attribute, patch
 from circuits.inspection.subject import residuals
 from circuits.interventions.passes import answer_logits
@@ -226,6 +227,30 @@ def test_ties_take_the_middle_and_nan_has_no_rank() -> None:
     assert found.rank[0, 1].isnan()
     assert found.log_prob[0, 1].isnan()
     assert found.null_log_prob[0, 1].isnan()
+
+
+def test_reads_at_one_place_share_its_unembedding() -> None:
+    from circuits.backends.anatomy import Readout
+
+    torch.manual_seed(0)
+    readout = Readout(lambda h: h, torch.randn(8, 700).double())
+    residual, targets = torch.randn(2, 2, 8).double(), torch.tensor([3, 650, 3])
+    nulls, at = torch.tensor([5, -1, 5]), torch.tensor([1, 0, 0])
+    found = answer_lens(readout, residual, targets, nulls, at)
+    expected = answer_lens(readout, residual[:, at], targets, nulls)
+    for own, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, other, equal_nan=True)
+
+
+def test_an_answer_that_begins_another_takes_no_pass_of_its_own() -> None:
+    answers = ((7,), (8, 9, 4), (8, 3), (5, 6))
+    item = Item(0, None, (1, 2), {}, answers)
+    found = teachings([item], answers=True)
+    assert [taught.prefix for taught in found] == [(8, 9), (5,)]
+    assert [taught.main for taught in found] == [True, False]
+    read = {(r.answer, r.token, r.target) for taught in found for r in taught.reads}
+    everything = {(a, n, t) for a, own in enumerate(answers) for n, t in enumerate(own)}
+    assert read == everything
 
 
 @pytest.mark.parametrize("backend", ["bridge", "nnsight"])
