@@ -4,27 +4,43 @@ import math
 
 import pytest
 
-from circuits.claims import Claim, Verdict, judge
+from circuits.claims import Verdict, judge
 from circuits.confirm import open_lab
 from circuits.lab import Lab
 from circuits.study import STUDIES
 from tests.device import standin
 from trained.store import shipped
 
-EVERY = 8
-"""Of so many claims one is measured: neighbours in the list are alike."""
+CHAOTIC = {"analogy.order.block.AS.converges": 0.05}
+"""A null of it descends for thousands of steps on premises that cannot be told apart,
+where the last digit of a sum decides."""
 
 
 def numbers(verdict: Verdict) -> list[float]:
     """All that was measured for a claim, nulls included."""
-    values = [value for outcome in verdict.conditions for value in outcome.raw]
-    return values + [value for null in verdict.nulls for value in null.values]
+    outcomes = (*verdict.preconditions, *verdict.conditions, *verdict.controls)
+    found = (*outcomes, *verdict.nulls, *verdict.shown)
+    return [value for outcome in found for value in outcome.values]
 
 
-def measured(study: str) -> dict[str, list[float]]:
+def alike(
+    here: list[float] | str, there: list[float] | str, rel_tol: float = 1e-3
+) -> bool:
+    """Whether two lists of numbers, or two reasons for having none, are the same."""
+    if isinstance(here, str) or isinstance(there, str):
+        return here == there
+    pairs = zip(here, there, strict=False)
+    return len(here) == len(there) and all(
+        math.isclose(one, other, rel_tol=rel_tol, abs_tol=1e-4)
+        or (math.isnan(one) and math.isnan(other))
+        for one, other in pairs
+    )
+
+
+def measured(study: str) -> dict[str, list[float] | str]:
     lab = open_lab(shipped(study))
-    claims: list[Claim] = list(lab.study.claims_at(lab.config))[::EVERY]
-    return {claim.id: numbers(judge(claim, lab)) for claim in claims}
+    verdicts = [judge(claim, lab) for claim in lab.study.claims_at(lab.config)]
+    return {v.claim.id: v.missing or numbers(v) for v in verdicts}
 
 
 @pytest.mark.slow
@@ -35,9 +51,7 @@ def test_the_evidence_is_the_same(study: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(Lab, "device", str(device))
         there = measured(study)
         assert standin.COPIES
-    assert any(here.values())
-    for claim, values in here.items():
-        assert len(values) == len(there[claim]), claim
-        for one, other in zip(values, there[claim], strict=True):
-            alike = math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-4)
-            assert alike or (math.isnan(one) and math.isnan(other)), claim
+    assert any(isinstance(found, list) and found for found in here.values())
+    for claim, found in here.items():
+        same = alike(found, there[claim], CHAOTIC.get(claim, 1e-3))
+        assert same, (claim, found, there[claim])
