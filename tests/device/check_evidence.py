@@ -55,3 +55,20 @@ def test_the_evidence_is_the_same(study: str, monkeypatch: pytest.MonkeyPatch) -
     for claim, found in here.items():
         same = alike(found, there[claim], CHAOTIC.get(claim, 1e-3))
         assert same, (claim, found, there[claim])
+
+
+@pytest.mark.parametrize("quantity", ["success", "c_only", "imbalance", "loss"])
+def test_seeds_that_may_be_stacked_are_measured_in_one_pass(
+    quantity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = "block-joint-k3"
+    here = getattr(open_lab(shipped("analogy")), quantity)(arm)
+    assert len(here) > 1
+    with standin.device() as device:
+        monkeypatch.setattr(Lab, "device", str(device))
+        lab = open_lab(shipped("analogy"))
+        list(lab.models(arm))
+        standin.COPIES.clear()
+        there = getattr(lab, quantity)(arm)
+        assert standin.COPIES.total() == 1
+    assert there == pytest.approx(here, abs=1e-5)
