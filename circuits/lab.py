@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from probes.measurement import Measurement
-from trained.arm import SHUFFLED, Arm
+from trained.arm import SHUFFLED, Arm, Data, Quantity
+from trained.ensemble import Ensemble, stack
 from trained.store import Run
 from trained.task import Batch
 from trained.training import restore
@@ -162,6 +163,22 @@ class Lab(Remembering):
             float(quantity(self.model(arm, seed, step), seed))
             for seed in self.seeds_of(arm)
         ]
+
+    def on_all(
+        self, arm: str, quantity: Quantity, data: Data, step: int | None = None
+    ) -> list[float]:
+        """A quantity of (model, data) for every seed of an arm, on the same data.
+
+        On an accelerator, which small matrices leave idle, models that may be stacked
+        are one pass; on a CPU they are one after the other.
+        """
+        models = list(self.models(arm, step))
+        if self.device == "cpu" or not self.arm(arm).stackable:
+            return [float(quantity(model, data)) for model in models]
+        found: list[float] = (
+            Ensemble(models).values(quantity, stack([data] * len(models))).tolist()
+        )
+        return found
 
     def examples(self, arm: str, seed: int) -> Batch:
         """Prompts of the kind that an arm answers: what it was tested on."""

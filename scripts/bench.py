@@ -5,14 +5,16 @@
     python -m scripts.bench --out FILE
 
 Ratios are measured within one run and in turn (`bench_timing`), so they hold on a busy
-machine too. Numbers that we aim at have a key; bench.json maps the keys to the numbers,
-and keeps those of benchmarks that were not run now.
+machine too. Numbers that we aim at have a key; bench.json maps the keys to the numbers
+and, under "aims", to what we aim at, and keeps those of benchmarks that were not run
+now. A benchmark that fails is named at the end (exit code 3); the others run.
 """
 
 import argparse
 import json
 import platform
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +29,7 @@ PARTS = (
     *("extraction", "lens", "patching", "generation"),
     *("seeds", "growth", "demo"),
 )
+FAILED = 3
 COMPARISONS = {">=": float.__ge__, "<=": float.__le__}
 
 
@@ -52,6 +55,8 @@ def write(file: Path, lines: Sequence[Line]) -> None:
     """Numbers by key, beside those that the file has already."""
     known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     known |= {line.key: line.value for line in lines if line.key}
+    aims = {line.key: line.aim for line in lines if line.key}
+    known["aims"] = known.get("aims", {}) | aims
     known["environment"] = {
         "torch": torch.__version__,
         "transformers": transformers.__version__,
@@ -72,14 +77,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown part {unknown[0]!r}; choose from: {', '.join(PARTS)}")
     transformers.logging.set_verbosity_error()
     print("| what | found | key | aim | met |\n|---|---|---|---|---|")
-    for name in options.parts or PARTS:
-        lines = []
+    failed = [name for name in options.parts or PARTS if not run(name, options.out)]
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return FAILED if failed else 0
+
+
+def run(name: str, file: Path) -> bool:
+    """Print and write the lines of one benchmark; whether it ran to its end."""
+    lines = []
+    try:
         for line in part(name):
             print(row(line), flush=True)
             lines.append(line)
+    except Exception:
+        # The others do not depend on it.
+        traceback.print_exc()
+        return False
+    finally:
         # Part by part, so that nothing is lost when a later one fails.
-        write(options.out, lines)
-    return 0
+        write(file, lines)
+    return True
 
 
 if __name__ == "__main__":

@@ -239,8 +239,8 @@ def require_equal(runs: dict[str, Run], batch: Batch) -> None:
     found = {name: run(batch) for name, run in runs.items()}
     for name, own in found.items():
         for signal, values in own.items():
-            expected = found[PEERS[0]][signal]
-            error = (values - expected).abs().max() / expected.abs().max()
+            expected = found[PEERS[0]][signal].cpu()
+            error = (values.cpu() - expected).abs().max() / expected.abs().max()
             if error > 1e-5:
                 raise AssertionError(f"{name}: {signal} is off by {error:.1e}")
 

@@ -103,7 +103,7 @@ def lines(size: Size = GPT2_SMALL, rounds: int = 2) -> Iterator[Line]:
         LAST: lambda: one_at_a_time(model, clean, corrupt, grid, whole=False),
         LENS: lambda: by_transformer_lens(bridge, clean, corrupt),
     }
-    values = {name: run() for name, run in runs.items()}
+    values = {name: run().cpu() for name, run in runs.items()}
     for name, found in values.items():
         error = (found - values[WHOLE]).abs().max() / values[WHOLE].abs().max()
         if error > 1e-5:

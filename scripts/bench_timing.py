@@ -71,7 +71,9 @@ def peak_growth(run: Callable[[], object]) -> float:
 def in_own_process(module: str, arguments: Sequence[str]) -> float:
     """The number that a module prints when it is called with these arguments."""
     command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[2:])}: {done.stderr[-2000:]}")
     return float(done.stdout.split()[-1])
 
 

@@ -13,6 +13,7 @@ from tests import ground_truth, toy
 from trained.store import Run
 
 STUDIES = "tests/circuits/studies/"
+DEVICE = "tests/device/"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,13 +29,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file is one worker's; so are all files of a study, which share trained runs."""
+    """A file is one worker's; so are all files of a study, which share trained runs.
+
+    What is tried on the stand-in device has a process of its own anyway.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class ByRun(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(STUDIES):
                 return nodeid.removeprefix(STUDIES).split("/")[0]
+            if nodeid.startswith(DEVICE):
+                return nodeid
             return super()._split_scope(nodeid)
 
     return ByRun(config, log) if config.option.dist == "loadfile" else None

@@ -2,7 +2,10 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from scripts import (
     bench_demo,
     bench_extraction,
     bench_generation,
+    bench_growth,
     bench_scan,
     bench_seeds,
     bench_timing,
@@ -59,6 +63,58 @@ def test_seeds_are_timed_stacked_and_one_by_one(
     keys = {line.key for line in bench_seeds.lines(rounds=1) if line.key}
     aimed = {key for key, _ in bench_seeds.AIMS.values()}
     assert keys == {*aimed, "seeds.worst_over_loop"}
+
+
+def test_growth_has_a_row_for_each_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = bench_growth.Work(length=4, layers=1, batch=1, width=12)
+    swept = bench_growth.Work(layers=8, width=12)
+    monkeypatch.setattr(bench_growth, "WORKS", dict.fromkeys(bench_growth.WORKS, tiny))
+    monkeypatch.setattr(bench_growth, "SWEPT", swept)
+    monkeypatch.setattr(bench_growth, "peak", lambda _axis, _name, size: len(size))
+    monkeypatch.setattr(bench_seeds, "STEPS", 2)
+    found = list(bench.part("growth", rounds=1))
+    passes = ("measure_over_forward", "memory_over_forward")
+    keys = {f"growth.{name}" for name in (*passes, "cells", "seeds")}
+    assert {line.key for line in found if line.key} == keys
+    for axis in ("length", "layers", "batch", "cells", "seeds"):
+        own = [line.name for line in found if line.name.startswith(axis)]
+        assert any("time x" in name for name in own), axis
+        assert any("peak MB, large" in name for name in own), axis
+
+
+@pytest.mark.parametrize("axis", ["length", "cells"])
+def test_a_peak_is_printed(
+    axis: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = bench_growth.Work(length=4, layers=8, batch=1, width=12)
+    monkeypatch.setattr(bench_growth, "WORKS", {"length": tiny})
+    monkeypatch.setattr(bench_growth, "SWEPT", tiny)
+    bench_growth.print_peak(axis, "measure", "large")
+    assert float(capsys.readouterr().out) >= 0
+
+
+def test_the_demo_is_timed_as_it_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def done(code: int) -> Any:
+        def run(command: list[str], **_options: Any) -> CompletedProcess[str]:
+            asked.append(command)
+            return CompletedProcess(command, code, "", "it broke")
+
+        return run
+
+    monkeypatch.setattr(bench_demo.subprocess, "run", done(1))
+    (line,) = bench.part("demo")
+    assert (line.key, line.aim) == ("demo.seconds", "<= 360")
+    assert asked[0][1:4] == ["confirm", "--preset", "quick"]
+    monkeypatch.setattr(bench_demo.subprocess, "run", done(3))
+    with pytest.raises(RuntimeError, match="it broke"):
+        list(bench.part("demo"))
+
+
+def test_every_part_is_tried_here() -> None:
+    tried = {*KEYS, "generation", "seeds", "growth", "demo"}
+    assert tried == {*bench.PARTS}
 
 
 def test_a_scan_is_timed_beside_plain_passes() -> None:
@@ -110,10 +166,36 @@ def test_the_table_is_printed_and_kept(
         assert bench.main([name, "--out", str(file)]) == 0
     kept = json.loads(file.read_text())
     assert kept.pop("environment")["device"] in ("cpu", "cuda")
+    aims = kept.pop("aims")
+    assert aims == {"lens.target_speedup": ">= 20", "patching.speedup": ">= 8"}
     assert kept == {"lens.target_speedup": 30.0, "patching.speedup": 7.0}
     printed = capsys.readouterr().out
     assert "| a | 30 | lens.target_speedup | >= 20 | yes |" in printed
     assert "| c | 7 | patching.speedup | >= 8 | no |" in printed
+
+
+def test_a_part_that_fails_is_named_and_the_others_run(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def part(name: str) -> Iterator[Line]:
+        yield Line("a", 2.0, f"{name}.a", ">= 1")
+        if name == "lens":
+            raise AssertionError("ours is off by 1e-2")
+
+    monkeypatch.setattr(bench, "part", part)
+    file = tmp_path / "bench.json"
+    assert bench.main(["lens", "patching", "--out", str(file)]) == bench.FAILED
+    said = capsys.readouterr().err
+    assert "ours is off by 1e-2" in said
+    assert said.endswith("failed: lens\n")
+    assert json.loads(file.read_text())["patching.a"] == 2.0
+
+
+def test_a_process_that_fails_says_why() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)json.tool no-file: .*No such file"):
+        bench_timing.in_own_process("json.tool", ["no-file"])
 
 
 def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:

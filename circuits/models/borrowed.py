@@ -55,6 +55,8 @@ def draw_weights(hf: Any, seed: int) -> None:
     for one in marked:
         # What was loaded is marked, and would be left as it is.
         vars(one).pop("_is_hf_initialized", None)
-    with torch.random.fork_rng(), torch.no_grad():
+    # Named, as torch would warn of the others on a machine with several.
+    places = {p.device for p in hf.parameters() if p.device.type != "cpu"}
+    with torch.random.fork_rng(places), torch.no_grad():
         torch.manual_seed(seed)
         hf.init_weights()

@@ -4,7 +4,6 @@ Killed and taken up again, it ends with the same bits: rows are drawn from (seed
 epoch), and the state on disk has all that the next step depends on.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -119,12 +118,13 @@ class Course:
             self._save_when_due(optimiser)
 
     def _take(self, phase: Phase, optimiser: LeanAdamW) -> None:
-        rows, summed, count = self._rows(phase), 0.0, 0
+        rows, losses, count = self._rows(phase), [], 0
         for part in rows.tensor_split(min(self.tuning.accumulate, len(rows))):
             loss, several = phase.loss(part)
             torch.autograd.backward(loss)
-            summed, count = summed + float(loss.detach()), count + several
-        if not math.isfinite(summed):
+            losses.append(loss.detach())
+            count += several
+        if not torch.stack(losses).isfinite().all():
             raise Incomplete(
                 f"{self.name}: its loss is not finite at step {self._step} of "
                 f"{phase.name}; lower the learning rate"

@@ -157,4 +157,7 @@ def _chunks(parameter: Tensor, state: State) -> Iterator[tuple[Tensor, Tensor, S
 
 def _norm(gradients: Iterable[Tensor]) -> float:
     norms = [torch.linalg.vector_norm(g, dtype=torch.float32) for g in gradients]
-    return float(torch.stack([n.cpu() for n in norms]).norm()) if norms else 0.0
+    if not norms:
+        return 0.0
+    # One copy to the host for all of them: each would wait for the device.
+    return float(torch.stack([n.to(norms[0].device) for n in norms]).norm())

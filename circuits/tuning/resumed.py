@@ -71,7 +71,8 @@ def resumed_loss(model: Any, batch: ResumedBatch, n_frozen: int) -> Float[Tensor
     The frozen blocks are not run: their residual is given.
     """
     facts = batch.facts
-    fact, place = facts.answers.nonzero(as_tuple=True)
+    answers = facts.answers.nonzero(as_tuple=True)
+    fact, place = (index.to(facts.tokens.device) for index in answers)
     frozen = list(block_list(model)[1])[:n_frozen]
     with (
         _answering(frozen, batch.residual),

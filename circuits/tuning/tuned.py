@@ -147,9 +147,14 @@ def _loss(
 
 
 def _rows(data: ResumedBatch, rows: Tensor, device: torch.device) -> ResumedBatch:
-    """Some of the facts, no longer than the longest of them."""
+    """Some of the facts, no longer than the longest of them.
+
+    Where their answers are is left on the host: to count them on a device, or to find
+    them there, would wait for all that it has still to do.
+    """
     length = int(data.facts.mask[rows].sum(1).max())
-    facts = FactBatch(*(t[rows, :length].to(device) for t in data.facts))
+    tokens, mask, answers = (tensor[rows, :length] for tensor in data.facts)
+    facts = FactBatch(tokens.to(device), mask.to(device), answers)
     return ResumedBatch(facts, data.residual[rows, :length].to(device))
 
 

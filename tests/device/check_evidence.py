@@ -4,27 +4,43 @@ import math
 
 import pytest
 
-from circuits.claims import Claim, Verdict, judge
+from circuits.claims import Verdict, judge
 from circuits.confirm import open_lab
 from circuits.lab import Lab
 from circuits.study import STUDIES
 from tests.device import standin
 from trained.store import shipped
 
-EVERY = 8
-"""Of so many claims one is measured: neighbours in the list are alike."""
+LEFT_OUT = ("analogy.order.block.AS.converges",)
+"""A null of it descends for thousands of steps on premises that cannot be told apart,
+where the last digit of a sum decides."""
 
 
 def numbers(verdict: Verdict) -> list[float]:
     """All that was measured for a claim, nulls included."""
-    values = [value for outcome in verdict.conditions for value in outcome.raw]
-    return values + [value for null in verdict.nulls for value in null.values]
+    outcomes = (*verdict.preconditions, *verdict.conditions, *verdict.controls)
+    found = (*outcomes, *verdict.nulls, *verdict.shown)
+    return [value for outcome in found for value in outcome.values]
 
 
-def measured(study: str) -> dict[str, list[float]]:
+def alike(here: list[float] | str, there: list[float] | str) -> bool:
+    """Whether two lists of numbers, or two reasons for having none, are the same."""
+    if isinstance(here, str) or isinstance(there, str):
+        return here == there
+    pairs = zip(here, there, strict=False)
+    return len(here) == len(there) and all(
+        math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-4)
+        or (math.isnan(one) and math.isnan(other))
+        for one, other in pairs
+    )
+
+
+def measured(study: str) -> dict[str, list[float] | str]:
+    """Of every claim; those of kind theory have no network to measure."""
     lab = open_lab(shipped(study))
-    claims: list[Claim] = list(lab.study.claims_at(lab.config))[::EVERY]
-    return {claim.id: numbers(judge(claim, lab)) for claim in claims}
+    claims = [c for c in lab.study.claims_at(lab.config) if c.kind != "theory"]
+    verdicts = [judge(claim, lab) for claim in claims if claim.id not in LEFT_OUT]
+    return {v.claim.id: v.missing or numbers(v) for v in verdicts}
 
 
 @pytest.mark.slow
@@ -35,9 +51,23 @@ def test_the_evidence_is_the_same(study: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(Lab, "device", str(device))
         there = measured(study)
         assert standin.COPIES
-    assert any(here.values())
-    for claim, values in here.items():
-        assert len(values) == len(there[claim]), claim
-        for one, other in zip(values, there[claim], strict=True):
-            alike = math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-4)
-            assert alike or (math.isnan(one) and math.isnan(other)), claim
+    assert any(isinstance(found, list) and found for found in here.values())
+    for claim, found in here.items():
+        assert alike(found, there[claim]), (claim, found, there[claim])
+
+
+@pytest.mark.parametrize("quantity", ["success", "c_only", "imbalance", "loss"])
+def test_seeds_that_may_be_stacked_are_measured_in_one_pass(
+    quantity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = "block-joint-k3"
+    here = getattr(open_lab(shipped("analogy")), quantity)(arm)
+    assert len(here) > 1
+    with standin.device() as device:
+        monkeypatch.setattr(Lab, "device", str(device))
+        lab = open_lab(shipped("analogy"))
+        list(lab.models(arm))
+        standin.COPIES.clear()
+        there = getattr(lab, quantity)(arm)
+        assert standin.COPIES.total() == 1
+    assert there == pytest.approx(here, abs=1e-5)

@@ -165,5 +165,8 @@ def device() -> Iterator[torch.device]:
 
 
 backend_registration._setup_privateuseone_for_python_backend(NAME)
+_MODULE = torch.get_device_module(NAME)
+_MODULE.get_rng_state = lambda _device: torch.get_rng_state()
+_MODULE.set_rng_state = lambda state, _device: torch.set_rng_state(state)
 _LIBRARY = torch.library.Library("_", "IMPL")
 _LIBRARY.fallback(_factory, "PrivateUse1")

@@ -385,11 +385,10 @@ class AnalogyLab(Lab):
     def _of(
         self,
         arm: str,
-        quantity: Callable[[Any, Conclusions], float | Tensor],
+        quantity: Callable[[Any, Conclusions], Tensor],
         when: When = "end",
     ) -> Values:
-        asked, step = self.asked(arm), self.step(arm, when)
-        return self.each(arm, lambda model, _: float(quantity(model, asked)), step)
+        return self.on_all(arm, quantity, self.asked(arm), self.step(arm, when))
 
     def _here(self, data: Any) -> Any:
         return pytree.tree_map(lambda leaf: leaf.to(self.device), data)

@@ -54,12 +54,15 @@ def exercises(
     return drawn(settings, group, length, source)
 
 
-@pytest.fixture(scope="module")
-def model() -> LanguageModel:
+def vocabulary() -> list[str]:
     letters = [text for name in NAMES for text in (name, f" {name}", f"({name})")]
     signs = ["Functions:\n", "f g h: -> , = f(", " = f( g( h(", *VALUES]
-    words = [f" {value}" for value in VALUES]
-    return word_model([*letters, *signs, *words])
+    return [*letters, *signs, *(f" {value}" for value in VALUES)]
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    return word_model(vocabulary())
 
 
 def text_at(model: LanguageModel, prompts: Batch, role: str, row: int = 0) -> str:
