@@ -16,7 +16,7 @@ ROWS = (
     "step 1: EoS asks\nfor the relation",
     "step 2: the relation\nasks for the answer",
 )
-WORDS = "example i is si ai, the last s the question, r* the relation"
+WORDS = "si ai: example i, last s: the question, r*: relation"
 SADDLE = 0.25
 """The weight of each word of the examples where stage 1 ends (Lemma 5)."""
 CERTAIN = 0.999
@@ -42,7 +42,7 @@ def attention(lab: RecallLab) -> Figure:
     for ax, arm, measured in zip(axes, arms, found, strict=False):
         attention_rows(measured, ax, top=top)
         ax.set_title(title_of(lab, arm))
-        ax.set(xlabel=f"word read: {WORDS}", ylabel="")
+        ax.set(xlabel=f"word ({WORDS})", ylabel="")
     figure.suptitle(
         f"Attention after fine-tuning, {lab.config.n_subjects} subjects, seed"
         f" {lab.seeds[0]}, mean over unseen prompts\n(paper: in step 1 the two words of"
