@@ -205,3 +205,10 @@ def test_a_seed_that_fails_is_named_and_the_other_studies_are_judged(
     assert main(["probe", str(run), "--partial", "--json", "y.json"]) in (0, 1)
     assert "arm net lacks seed 1: its loss is not finite" in Path("y.json").read_text()
     assert main(["train", DIVERGING, "--jobs", "1", "--seeds", "0,1,4"]) == 3
+
+
+def test_a_stored_verdict_is_told_from_any_directory(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["claim", "lego.conc.phases", "results/lego.json"]) in (0, 1)
+    assert "lego.conc.phases: " in capsys.readouterr().out
