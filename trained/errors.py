@@ -1,9 +1,13 @@
 """What the command prints as one line: errors that a user can mend, or repeat."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import TypeVar
 
 Found = TypeVar("Found")
+
+EASILY_READ = 12
+"""Among so many choices the right one is found without a hint."""
 
 
 class BadInput(ValueError):
@@ -49,12 +53,22 @@ def unknown(what: str, given: object, valid: object) -> BadInput:
         given: the offending value.
         valid: an iterable of the valid ones, or a phrase that describes them.
     """
+    hint = ""
     if isinstance(valid, str):
         choices = valid
     else:
         assert hasattr(valid, "__iter__")
-        choices = ", ".join(str(item) for item in valid)
-    return BadInput(f"unknown {what} '{given}'; choose from: {choices}")
+        names = [str(item) for item in valid]
+        choices = ", ".join(names)
+        hint = _nearest(str(given), names) if len(names) > EASILY_READ else ""
+    return BadInput(f"unknown {what} '{given}'{hint}; choose from: {choices}")
+
+
+def _nearest(given: str, names: list[str]) -> str:
+    """What may have been meant: a name that ends so, or one spelled alike."""
+    ending = [name for name in names if name.endswith(f".{given}")]
+    near = ending or get_close_matches(given, names, n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def in_a_line(error: BaseException) -> str:

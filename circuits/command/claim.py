@@ -26,7 +26,7 @@ def run_claim(options: argparse.Namespace) -> int:
     from circuits.report.terminal import console, print_claim
     from circuits.report.verdicts import judged
 
-    target = options.target
+    target = _shipped(options.target)
     if is_language(Path(target)):
         target = str(judged_claim(Path(target), options.id))
     whole = _verdicts(target, options.id)
@@ -37,6 +37,15 @@ def run_claim(options: argparse.Namespace) -> int:
     output.finish(next(v for v in whole["verdicts"] if v["claim"] == options.id))
     print_claim(console(stderr=output.takes_stdout), found, leaf)
     return CONFIRMED if leaf.verdict == "confirmed" else NOT_CONFIRMED
+
+
+def _shipped(target: str) -> str:
+    """The target; `results/STUDY.json` is installed, and meant from any directory."""
+    from circuits.results import RESULTS
+
+    own = RESULTS / Path(target).name
+    named = Path(target).parent == Path("results") and not Path(target).exists()
+    return str(own) if named and own.is_file() else target
 
 
 def _run_of(target: str) -> str:

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser("reasonscope", description=__doc__.splitlines()[0])
+    parser = Parser("reasonscope", description=GREETING.splitlines()[0])
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="print the version and leave"
     )
@@ -94,7 +94,9 @@ def _complete(options: argparse.Namespace) -> int:
 
 
 GREETING = """\
-reasonscope: how transformers reason, paper by paper. Three things to try:
+reasonscope: how transformers reason, paper by paper.
+
+Three things to try:
 
   reasonscope list                              the papers and what they assert
   reasonscope confirm recall                    train, probe and judge one (a minute)

@@ -251,5 +251,6 @@ def _draw(found: "Sequence[Inspection | Comparison]", folder: Path) -> list[Path
     for number, one in enumerate(found):
         prefix = f"{number}-" if len(found) > 1 else ""
         for name, figure in one.figures().items():
-            files.append(save(figure, folder / f"{prefix}{name}.png"))
+            file = folder / f"{prefix}{name}.png"
+            files.append(save(figure, file, foot=one.origin))
     return files

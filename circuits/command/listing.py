@@ -1,6 +1,7 @@
 """The verb `list`: what there is to confirm, and to set and draw of one study."""
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
@@ -30,6 +31,10 @@ def run_list(options: argparse.Namespace) -> int:
         return CONFIRMED
     for study in studies:
         _print(study, details=bool(options.studies))
+    if not options.studies:
+        _put(
+            "reasonscope list STUDY: what each claim says, what can be set, figures", 0
+        )
     return CONFIRMED
 
 
@@ -85,9 +90,9 @@ def _print(study: Study, *, details: bool) -> None:
 
 
 def _put(text: str, indent: int) -> None:
-    """Print a line; on a terminal, words that do not fit go below its text."""
+    """Print a line; where a width is known, words that do not fit go below its text."""
     line = f"{' ' * indent}{text}"
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         width, below = shutil.get_terminal_size().columns, " " * (indent + 4)
         line = textwrap.fill(
             line, width, subsequent_indent=below, break_on_hyphens=False
@@ -109,11 +114,14 @@ def _print_part(
 
 
 def _print_tree(claims: Sequence[Claim], *, details: bool) -> None:
-    """The claims by headline; of our own only the number unless asked for."""
+    """The claims by headline: what each says if asked for, else the paper's names."""
     shown = [claim for claim in claims if details or claim.origin == "paper"]
-    for headline, leaves in groupby(shown, key=lambda claim: claim.headline):
+    for headline, grouped in groupby(shown, key=lambda claim: claim.headline):
+        leaves = list(grouped)
         _put(headline or "claims", 2)
-        for claim in leaves:
+        if not details:
+            _put(", ".join(claim.id for claim in leaves), 4)
+        for claim in leaves if details else ():
             note = f"weight {claim.weight}" if claim.origin == "paper" else "ours"
             _put(f"{claim.id} ({claim.source}; {note}): {claim.statement}", 4)
     if len(shown) < len(claims):

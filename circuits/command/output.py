@@ -43,6 +43,10 @@ class JsonOutput:
         """Whether words have to go to standard error."""
         return self._path in STDOUT
 
+    def say(self, words: str) -> None:
+        """Print words where they leave standard output to the JSON alone."""
+        print(words, file=sys.stderr if self.takes_stdout else sys.stdout)
+
     def keep(self, value: Any) -> None:
         """Write what there is so far, where that can be replaced later."""
         if self._path is not None and not self._streams:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trained.errors import BadInput
 
+from .output import JsonOutput, add_json_option
 from .request import CONFIRMED, NOT_CONFIRMED
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def add_verify_options(parser: argparse.ArgumentParser) -> None:
     """The options of `verify`."""
     parser.add_argument("run", metavar="RUN_OR_ZOO")
+    add_json_option(parser, "what was found")
 
 
 def run_verify(options: argparse.Namespace) -> int:
@@ -23,12 +25,13 @@ def run_verify(options: argparse.Namespace) -> int:
     from circuits.language import is_language
     from trained.store import Run, open_run
 
-    path = Path(options.run)
+    path, output = Path(options.run), JsonOutput(options.json)
     if is_language(path):
         lines = verified_language(Run(path))
     else:
         lines = verified(open_run(options.run))
-    print("\n".join(lines))
+    output.finish({"run": options.run, "whole": True, "found": lines})
+    output.say("\n".join(lines))
     return CONFIRMED
 
 
@@ -74,12 +77,15 @@ def add_diff_options(parser: argparse.ArgumentParser) -> None:
     """The options of `diff`."""
     parser.add_argument("first", type=Path, metavar="A.json")
     parser.add_argument("second", type=Path, metavar="B.json")
+    add_json_option(parser, "the differences")
 
 
 def run_diff(options: argparse.Namespace) -> int:
     """Print where two verdict files differ; the exit code says whether they do."""
+    output = JsonOutput(options.json)
     lines = differences(_verdicts(options.first), _verdicts(options.second))
-    print("\n".join(lines) or "the same verdicts")
+    output.finish({"same": not lines, "differences": lines})
+    output.say("\n".join(lines) or "the same verdicts")
     return NOT_CONFIRMED if lines else CONFIRMED
 
 

@@ -1,5 +1,6 @@
 """Two models on one prompt: the same signals side by side, and their difference."""
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from circuits.datasets.row import Row
 from probes.measurement import Measurement
 from trained.errors import BadInput
 
-from .inspect import SCHEMA, Inspection
+from .inspect import ORIGIN_LETTERS, SCHEMA, Inspection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,6 +50,12 @@ class Comparison:
         """Their names, told apart."""
         one, other = self.one.model, self.other.model
         return (one, other) if one != other else (one, f"{other} (against)")
+
+    @property
+    def origin(self) -> str:
+        """What the figures are of: both models, and how the prompt begins."""
+        prompt = textwrap.shorten(self.one.text, ORIGIN_LETTERS)
+        return f"{' and '.join(self.models)}: {prompt}"
 
     def beside(self) -> dict[str, Measurement]:
         """Every signal of both; a first axis ("model",)."""

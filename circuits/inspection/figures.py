@@ -2,10 +2,19 @@
 
 from collections.abc import Iterator
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter
 
-from probes.figures import OKABE_ITO, curve, heatmap, text_heatmap
+from probes.figures import (
+    OKABE_ITO,
+    curve,
+    heatmap,
+    limits_of,
+    shared_legend,
+    text_heatmap,
+)
 from probes.measurement import Measurement
 
 from .comparison import Comparison
@@ -45,8 +54,7 @@ def comparison_figures(found: Comparison) -> Iterator[tuple[str, Figure]]:
     left, right = figure.subplots(1, 2)
     for name, ax in (("rank", left), ("log_prob", right)):
         curve(beside[name], x="layer", hue="model", band=None, ax=ax)
-    left.set_yscale("log")
-    left.invert_yaxis()
+    _by_rank(left)
     yield "answer", plain(figure)
     for name, change in found.differences().items():
         if name in ("logit", "attention", "patching"):
@@ -68,10 +76,17 @@ def answer_figure(reading: LensReading) -> Figure:
     figure = Figure((9.5, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     curve(reading.rank, x="layer", band="example", ax=left)
-    left.set_yscale("log")
-    left.invert_yaxis()
+    _by_rank(left)
     curve(reading.log_prob, x="layer", band="example", ax=right)
     return figure
+
+
+def _by_rank(ax: Axes) -> None:
+    """Rank 1 on top, in numbers: `plain` would show a power's formula as its source."""
+    ax.set_yscale("log")
+    ax.invert_yaxis()
+    ax.yaxis.set_major_formatter(LogFormatter())
+    ax.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False))
 
 
 def alignment_figure(measurement: Measurement) -> Figure:
@@ -79,19 +94,23 @@ def alignment_figure(measurement: Measurement) -> Figure:
     pairs = measurement.labels["pair"]
     across = min(len(pairs), 3)
     down = -(-len(pairs) // across)
-    figure = Figure((4.6 * across, 3.6 * down), layout="constrained")
-    axes = figure.subplots(down, across, squeeze=False).flatten()
+    figure = Figure((4.2 * across + 0.8, 3.4 * down + 0.6), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False, sharey=True).flatten()
     for ax, pair in zip(axes, pairs, strict=False):
         part = measurement.select(pair=pair)
-        curve(
-            part.select(of=["roles", "other tokens"]), x="layer", hue="of", ax=ax
-        ).set_title(str(pair))
+        shown = part.select(of=["roles", "other tokens"])
+        curve(shown, x="layer", hue="of", ax=ax).set_title(str(pair))
         low, high = (part.select(of=end).values.tolist() for end in ("low", "high"))
-        ax.fill_between(
-            range(len(low)), low, high, color=OKABE_ITO[1], alpha=0.2, linewidth=0
-        )
+        band = ax.fill_between(range(len(low)), low, high, color=OKABE_ITO[1])
+        band.set(alpha=0.2, linewidth=0, label="other tokens: 95 % of them")
+        for line, name in zip(
+            ax.lines, ("the two roles", "other tokens: mean"), strict=True
+        ):
+            line.set_label(name)
+        ax.set_ylabel("cosine, the prompt's mean taken off")
     for ax in axes[len(pairs) :]:
         ax.set_axis_off()
+    shared_legend(figure, ncols=3)
     return figure
 
 
@@ -111,8 +130,15 @@ def grid_figure(measurement: Measurement) -> Figure:
     thinned = measurement.select(**{across: names[::step]}) if step > 1 else measurement
     rows, columns = thinned.values.shape
     figure = _page(columns * 0.5 + 2.4, rows * 0.22 + 1.6)
-    heatmap(thinned, figure.add_subplot())
+    heatmap(thinned, figure.add_subplot(), limits=_limits(thinned))
     return figure
+
+
+def _limits(measurement: Measurement) -> tuple[float, float]:
+    """Where colours end: the embedding's logits, which are huge, would set them."""
+    rows = measurement.values
+    named = measurement.labels.get("layer", ("",))[0] == "embedding" and len(rows) > 2
+    return limits_of(rows[1:] if named else rows)
 
 
 def plain(figure: Figure) -> Figure:

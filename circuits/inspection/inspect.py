@@ -1,5 +1,6 @@
 """One prompt through the signals that were asked for: readings and JSON."""
 
+import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ FEWEST_TOKENS = 3
 
 TOP = 5
 """Most likely next tokens that are reported."""
+
+ORIGIN_LETTERS = 80
+"""Of a prompt at the foot of a figure."""
 
 Positions = Sequence[str | int]
 """Roles, phrases of the prompt, or columns."""
@@ -77,6 +81,11 @@ class Inspection:
     def answer(self) -> str:
         """The answer that is followed, with visible white space."""
         return " or ".join(map(str, self.answers.rank.labels["answer"]))
+
+    @property
+    def origin(self) -> str:
+        """What the figures are of: the model, and how the prompt begins."""
+        return f"{self.model}: {textwrap.shorten(self.text, ORIGIN_LETTERS)}"
 
     def figures(self) -> "dict[str, Figure]":
         """Every figure of the readings, by name."""

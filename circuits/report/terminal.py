@@ -71,6 +71,8 @@ def print_tree(page: Console, found: Judged, where: str, *, verbose: bool) -> No
     say(page, f"{found.study}, preset {found.preset}, {seeds}{took}{on}, {where}")
     for line in score_lines(found):
         say(page, line, style="bold")
+    if page.width < WIDE:
+        say(page, ", ".join(f"{sign} {word}" for word, sign in SIGNS.items()))
     for branch in found.branches:
         _print_branch(page, found.study, branch, verbose=verbose)
     for branch in found.own if verbose or not found.branches else ():

@@ -16,7 +16,7 @@ from probes.measurement import Measurement
 from probes.statistics import bootstrap_interval
 
 from .glyphs import drawable
-from .naming import new_axes, quantity, title
+from .naming import lean_names, new_axes, quantity, title
 
 # fmt: off
 OKABE_ITO = (
@@ -32,6 +32,9 @@ MARKED_POINTS = 30
 """Longer curves are drawn without a marker at each point."""
 
 MAX_NAMED_TICKS = 10
+
+LINE_SHIFT = 0.1
+"""Of a layer, between the dots of two lines at the same one."""
 
 
 def curve(
@@ -73,7 +76,9 @@ def curve(
     if len(numbers) != len(labels):
         step = math.ceil(len(labels) / MAX_NAMED_TICKS)
         names = [drawable(str(label)) for label in labels[::step]]
-        ax.set_xticks(places[::step], names, rotation=45 if step > 1 else 0)
+        ax.set_xticks(places[::step], names)
+        if step > 1:
+            lean_names(ax)
     if labels[0] == "embedding" and len(labels) > 2:
         _spare_embedding(ax, torch.stack(means))
     return ax
@@ -159,8 +164,10 @@ def polar(
     layers = measurement.labels["layer"]
     # The first layer stands off the centre, where angles cannot be told apart.
     radii = torch.arange(1.0, len(layers) + 1)
-    for (name, colour, _), block in zip(lines, blocks, strict=True):
-        spots = radii.repeat_interleave(block.shape[1]).tolist()
+    for index, ((name, colour, _), block) in enumerate(zip(lines, blocks, strict=True)):
+        # Each line has an arc of its own beside the layer's: dots do not hide others.
+        aside = LINE_SHIFT * (index - (len(lines) - 1) / 2)
+        spots = (radii + aside).repeat_interleave(block.shape[1]).tolist()
         ax.scatter(block.flatten().tolist(), spots, s=8, color=colour, alpha=0.35)
         ax.plot(block.mean(-1).numpy(), radii.numpy(), "-o", color=colour, label=name)
     widest = math.degrees(max(float(block.max()) for block in blocks))

@@ -1,7 +1,7 @@
 """The last touch on a figure: a style, one legend, titles that fit, what made it."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
+
+from .glyphs import drawable
 
 _LIGHT, _DARK = "#e8e8e8", "#16181d"
 
@@ -98,20 +100,28 @@ def scale_text(figure: Figure) -> None:
 
 
 def fit_titles(figure: Figure) -> None:
-    """Break titles that reach beyond the figure's edge or over the next panel."""
-    if not any(ax.get_title() for ax in figure.axes):
+    """Break titles and the names of axes that reach over the edge or the next panel."""
+    if not any(ax.get_title() or ax.get_ylabel() for ax in figure.axes):
         return
     figure.draw_without_rendering()
     for ax in figure.axes:
-        room, whole = _room(figure, ax), ax.get_title()
-        letters = max((len(line) for line in whole.splitlines()), default=0)
-        while ax.title.get_window_extent().width > room and "$" not in whole:
-            letters -= 4
-            if letters < FEWEST_LETTERS:
-                break
-            lines = (textwrap.fill(line, letters) for line in whole.splitlines())
-            # Not `set_title`, which would take back the size of the letters.
-            ax.title.set_text("\n".join(lines))
+        for text in (ax.title, ax.xaxis.label):
+            _break(text, lambda own: own.get_window_extent().width, _room(figure, ax))
+        tall = float(ax.get_window_extent().height) * 1.1
+        _break(ax.yaxis.label, lambda own: own.get_window_extent().height, tall)
+
+
+def _break(text: Text, length: Callable[[Text], float], room: float) -> None:
+    """Break a text into lines until it is short enough; never inside a formula."""
+    whole = text.get_text()
+    letters = max((len(line) for line in whole.splitlines()), default=0)
+    while length(text) > room and "$" not in whole:
+        letters -= 4
+        if letters < FEWEST_LETTERS:
+            break
+        lines = (textwrap.fill(line, letters) for line in whole.splitlines())
+        # Not `set_title`, which would take back the size of the letters.
+        text.set_text("\n".join(lines))
 
 
 def _room(figure: Figure, ax: Axes) -> float:
@@ -162,4 +172,5 @@ def add_foot(figure: Figure, text: str) -> None:
     for legend in figure.legends:
         # In units of its font size; an anchor would end the room that is kept for it.
         legend.borderaxespad += 72 * FOOT_INCHES / LEGEND_POINTS
-    figure.text(0.995, 0.2 * height, text, ha="right", va="bottom", size=6, alpha=0.6)
+    line = figure.text(0.995, 0.2 * height, drawable(text), ha="right", va="bottom")
+    line.set(size=6, alpha=0.6, parse_math=False)

@@ -11,7 +11,7 @@ from torch import Tensor
 from probes.measurement import Measurement
 
 from .glyphs import drawable
-from .naming import new_axes, quantity, title
+from .naming import lean_names, new_axes, quantity, title
 
 MAX_TICKS = 24
 
@@ -35,8 +35,8 @@ def heatmap(
 ) -> Axes:
     """A heat map of two axes: the first down, the second across, with a colour bar.
 
-    Viridis, or a diverging map centred on zero if values of both signs occur; what is
-    not a number stays blank.
+    Cividis, or a diverging map centred on zero if values of both signs occur; what is
+    not a number stays blank, and the colour bar ends in a point where values go on.
 
     Args:
         measurement: What is drawn.
@@ -46,7 +46,7 @@ def heatmap(
     grid = _grid(measurement, n_axes=(2,))
     ax = ax or new_axes(grid.shape[1] * 0.35 + 2, grid.shape[0] * 0.35 + 1.4)
     low, top = limits or limits_of(grid)
-    colours = "PuOr_r" if low < 0 else "viridis"
+    colours = "PuOr_r" if low < 0 else "cividis"
     image = ax.imshow(grid.numpy(), aspect="auto", cmap=colours, vmin=low, vmax=top)
     _finish_grid(ax, image, measurement)
     return ax
@@ -133,6 +133,17 @@ def _finish_grid(ax: Axes, image: AxesImage, measurement: Measurement) -> None:
         axis.set_ticks(range(0, len(labels), step), labels[::step], fontsize=10)
         axis.set_label_text(name, fontsize=11)
     if any(len(str(label)) > 4 for label in measurement.labels[across]):
-        ax.tick_params("x", rotation=45)
+        lean_names(ax)
     ax.set_title(title(measurement), fontsize=12)
-    ax.figure.colorbar(image, ax=ax).set_label(quantity(measurement), fontsize=10)
+    beyond = _beyond(measurement.values, *image.get_clim())
+    bar = ax.figure.colorbar(image, ax=ax, extend=beyond)
+    bar.set_label(quantity(measurement), fontsize=10)
+
+
+def _beyond(values: Tensor, low: float, high: float) -> str:
+    """On which sides values lie outside the colours, in matplotlib's words."""
+    known = values.double()[values.isfinite()]
+    sides = bool((known < low).any()), bool((known > high).any())
+    return {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
+        sides, "neither"
+    )

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from probes.figures import STYLES, save, shared_legend, styled
 from probes.figures.finish import add_foot, fit_titles
+from tests.figure_laws import cut_texts
 
 
 def panels(title: str, n: int = 1) -> Figure:
@@ -29,6 +30,15 @@ def test_a_long_title_is_broken_until_it_fits(n: int) -> None:
         assert 0 <= box.x0 < box.x1 <= figure.bbox.width
 
 
+def test_a_long_name_of_an_axis_is_broken_until_it_fits() -> None:
+    figure = panels("mass")
+    figure.axes[0].set_ylabel("share of the attention that lies on the right clause")
+    assert cut_texts(figure)
+    fit_titles(figure)
+    assert "\n" in figure.axes[0].get_ylabel()
+    assert not cut_texts(figure)
+
+
 def test_a_short_title_and_a_formula_stay_as_they_are() -> None:
     for title in ("mass", "$\\frac{a}{b}$ " + "x" * 80):
         figure = panels(title)
@@ -45,6 +55,11 @@ def test_the_foot_line_stands_below_the_panels(tmp_path: Path) -> None:
     assert all(axes.get_tightbbox().y0 >= below for axes in figure.axes)
     file = save(panels("mass"), tmp_path / "x.svg", foot="recall: preset zoo")
     assert "recall: preset zoo" in file.read_text()
+
+
+def test_a_prompt_at_the_foot_is_no_formula(tmp_path: Path) -> None:
+    file = save(panels("mass"), tmp_path / "x.svg", foot="gpt2: costs $5 or $6\x07")
+    assert "gpt2: costs $5 or $6U+0007" in file.read_text()
 
 
 def test_no_foot_line_adds_nothing() -> None:

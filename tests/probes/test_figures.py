@@ -41,6 +41,20 @@ def test_heatmap_of_signed_values_is_centred_on_zero():
     assert figures.heatmap(m).images[0].get_clim() == (-3, 3)
 
 
+@pytest.mark.parametrize(
+    ("limits", "end"),
+    [
+        ((0.0, 1.0), "neither"),
+        ((0.0, 0.5), "max"),
+        ((0.1, 1.0), "min"),
+        ((0.1, 0.5), "both"),
+    ],
+)
+def test_a_colour_bar_is_pointed_where_values_go_on(limits, end):
+    m = grid(2, 3, axes=("layer", "head"))
+    assert figures.heatmap(m, limits=limits).images[0].colorbar.extend == end
+
+
 def test_heatmap_thins_many_labels():
     ax = figures.heatmap(grid(3, 100, axes=("layer", "key")))
     assert len(ax.get_xticks()) <= 24
@@ -118,6 +132,10 @@ def test_polar_places_angles_by_layer():
     angles = Measurement(torch.tensor([[0.1, 0.3], [1.0, 2.0]]), ("layer", "pair"))
     ax = figures.polar(angles)
     assert list(ax.lines[0].get_xdata()) == pytest.approx([0.2, 1.5])
+    beside = Measurement(angles.values.expand(2, 2, 2), ("model", "layer", "pair"))
+    ax = figures.polar(beside, hue="model")
+    first, second = (dots.get_offsets()[:, 1] for dots in ax.collections[:2])
+    assert set(first).isdisjoint(second)
     assert list(ax.lines[0].get_ydata()) == [1, 2]
     assert ax.get_thetamax() == pytest.approx(120)
     with pytest.raises(ValueError, match="polar axes"):

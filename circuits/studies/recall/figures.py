@@ -16,6 +16,7 @@ ROWS = (
     "step 1: EoS asks\nfor the relation",
     "step 2: the relation\nasks for the answer",
 )
+WORDS = "si ai: example i, last s: the question, r*: relation"
 SADDLE = 0.25
 """The weight of each word of the examples where stage 1 ends (Lemma 5)."""
 CERTAIN = 0.999
@@ -41,7 +42,7 @@ def attention(lab: RecallLab) -> Figure:
     for ax, arm, measured in zip(axes, arms, found, strict=False):
         attention_rows(measured, ax, top=top)
         ax.set_title(title_of(lab, arm))
-        ax.set(xlabel="word: examples (subject s, answer a), question s", ylabel="")
+        ax.set(xlabel=f"word ({WORDS})", ylabel="")
     figure.suptitle(
         f"Attention after fine-tuning, {lab.config.n_subjects} subjects, seed"
         f" {lab.seeds[0]}, mean over unseen prompts\n(paper: in step 1 the two words of"
@@ -60,10 +61,17 @@ def title_of(lab: RecallLab, arm: str) -> str:
         "fig4a": "Figure 4(a)",
         "fig4b": "Figure 4(b)",
     }
-    name = named.get(arm) or ", ".join([named[kind], *rest[:1]])
+    name = named.get(arm) or named[kind]
     if kind == "fig4a":
-        name += f", width {int(rest[1]) * lab.config.n_subjects**2}"
-    return f"{name}, temperature {lab.settings[arm].temperature:g}"
+        name += f", {int(rest[1]) * lab.config.n_subjects**2} neurons"
+    before = f"after {lab.config.pretrained.warm:g} in pretraining"
+    phases = {
+        "caption": "in both phases",
+        "warm": before,
+        "decay": f"{before} with decay (ours)",
+    }
+    phase = f" {phases[rest[0]]}" if kind.startswith("fig4") else ""
+    return f"{name}, temperature {lab.settings[arm].temperature:g}{phase}"
 
 
 def attention_measurement(lab: RecallLab, arm: str) -> Measurement:
@@ -118,7 +126,8 @@ def dynamics(lab: RecallLab) -> Figure:
         ax.grid(visible=True, axis="y", alpha=0.3)
     axes[0].set_ylabel("attention of EoS on a word", fontsize=11)
     t, seed = warmup.temperatures[0], lab.seeds_of("warmup")[0]
-    figure.suptitle(f"Three subjects, temperature {t:g}, seed {seed}, first draw")
+    told = f"three subjects, temperature {t:g}, seed {seed}, first draw"
+    figure.suptitle(f"What EoS looks at while Algorithm 1 trains it: {told}")
     shared_legend(figure, ncols=7)
     return figure
 
@@ -204,7 +213,10 @@ def few(lab: RecallLab) -> Figure:
         curve(measured, x="prompts", hue="subjects", band="draw", ax=ax)
         ax.axhline(CERTAIN, color="0.5", linewidth=6, alpha=0.4, label="paper")
         _by_prompts(ax, wanted.sizes)
-        ax.set_title(f"confusing prompts, quarter tables, temperature {t:g}")
+        ax.set_title(
+            "The relation of confusing prompts, after few others\n"
+            f"(a quarter of all affine relations, temperature {t:g})"
+        )
     shared_legend(figure, "subjects (paper: 0.999 at any number)")
     return figure
 
@@ -240,4 +252,5 @@ def causes(lab: RecallLab) -> Figure:
         )
         dots(measured, y="edit", ax=ax).set_title(title, fontsize=12)
         ax.set_xlim(-0.05, 1.05)
+    figure.suptitle("Affine facts: is the relation still inferred after an edit?")
     return figure

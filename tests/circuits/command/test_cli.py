@@ -1,272 +1,16 @@
 """The command: exit codes, what is printed and what is left on disk."""
 
 import json
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from circuits import progress
 from circuits.command.cli import main
-from circuits.command.listing import largest
-from circuits.study import STUDIES, find
-from trained import zoo
-from trained.config import keys
 
-Refuse = Callable[..., str]
+from .conftest import TOY, contents
 
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default place for runs is the working directory."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refuse:
-    """Checks that a command is refused in one line and leaves all files as they are."""
-
-    def check(*arguments: str) -> str:
-        before = contents(tmp_path)
-        capsys.readouterr()
-        assert main(arguments) == 2
-        written = capsys.readouterr()
-        assert written.out == ""
-        assert written.err.startswith("reasonscope: ")
-        assert written.err.count("\n") == 1
-        assert "Traceback" not in written.err
-        assert contents(tmp_path) == before
-        return written.err
-
-    return check
-
-
-TOY = "tests.toy:STUDY"
-
-
-@pytest.fixture
-def toy_run(capsys: pytest.CaptureFixture[str]) -> Path:
-    """A trained run of the toy study."""
-    assert main(["train", TOY, "--jobs", "1"]) == 0
-    return Path(capsys.readouterr().out.strip())
-
-
-# Bad input: the command line.
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("confirm chess", "unknown study 'chess'; choose from: recall"),
-        ("train chess", "unknown study 'chess'"),
-        ("confirm recall chess", "unknown study 'chess'"),
-        (
-            "confirm recall --set depth=3",
-            "unknown config key 'depth'; choose from: ",
-        ),
-        ("confirm recall --set n_subjects", "not of the form key=value"),
-        ("confirm recall --set n_subjects=many", "expected a whole number"),
-        ("confirm recall --set temperature=warm", "expected a number"),
-        ("confirm recall --set full_steps=2.5", "full_steps=2.5: expected a whole"),
-        ("train recall --set n_subjects=6", "6 subjects: the affine table needs"),
-        ("train recall --set n_examples=9", "n_examples=9"),
-        ("train recall --set n_relations=1", "n_relations=1"),
-        ("train recall --set temperature=-1", "temperature: -1.0 is outside"),
-        ("train recall --set temperature=nan", "temperature: nan is outside"),
-        ("train recall --set n_test=0", "n_test=0"),
-        ("train recall --set samples.sizes=", "samples.sizes=()"),
-        ("train recall --set samples.modes=sgd", "unknown sample mode 'sgd'"),
-        ("train recall --preset huge", "unknown preset 'huge'; choose from: quick"),
-        ("train recall --device tpu", "unknown device 'tpu'; choose from: auto, cpu"),
-        ("train recall --device cuda", "device 'cuda' is not present"),
-        ("train recall --seeds 0", "--seeds 0: give at least one seed"),
-        ("train recall --seeds many", "--seeds many: give a number"),
-        ("train recall --seeds -3", "--seeds -3: give a number"),
-        ("train recall --seeds 3,3", "--seeds 3,3: give at least one seed, and none"),
-        ("train recall --jobs 0", "--jobs 0: give at least 1"),
-        ("train recall --jobs two", "invalid int value: 'two'"),
-        ("train recall --colour red", "unrecognized arguments: --colour"),
-        ("train", "required: STUDY"),
-        ("dance", "invalid choice: 'dance'"),
-        ("probe nowhere", "unknown run or zoo run 'nowhere'"),
-        ("probe", "required: RUN"),
-        ("figure attention nowhere -o x.png", "unknown run or zoo run 'nowhere'"),
-        ("figure attention nowhere -o x.gif", "unknown figure format '.gif'"),
-        ("figure attention nowhere -o x", "unknown figure format ''"),
-        ("figure attention nowhere", "required: -o/--output"),
-    ],
-)
-def test_a_bad_command_line_is_refused(
-    refuse: Refuse, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert message in refuse(*arguments.split())
-
-
-# Bad input: runs.
-
-
-@pytest.mark.parametrize("verb", [("probe",), ("figure", "loss")])
-def test_an_untrained_run_is_refused(refuse: Refuse, verb: tuple[str, ...]) -> None:
-    from circuits.study import Request
-    from circuits.training import prepare
-
-    run = prepare(Request(TOY))
-    message = refuse(*verb, str(run.path), *output(verb))
-    assert "train" in message
-
-
-def output(verb: tuple[str, ...]) -> tuple[str, ...]:
-    return ("-o", "x.png") if verb[0] == "figure" else ()
-
-
-def truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-def pickle_in_place(file: Path) -> None:
-    torch.save({"second": torch.zeros(2, 4)}, file)
-
-
-def foreign(file: Path) -> None:
-    """A file such as Hugging Face writes."""
-    save_file({"wte.weight": torch.zeros(5, 5)}, file, {"format": "pt"})
-
-
-def of_another_study(file: Path) -> None:
-    foreign = sorted((zoo.SHIPPED / "recall").glob("*/weights-*.safetensors"))
-    shutil.copy(foreign[0], file)
-
-
-WEIGHTS = "net/weights-3.safetensors"
-DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "no manifest": ("manifest.json", Path.unlink),
-    "truncated manifest": ("manifest.json", truncate),
-    "empty manifest": ("manifest.json", lambda file: file.write_text("")),
-    "manifest of nothing": ("manifest.json", lambda file: file.write_text("{}")),
-    "manifest that is a list": ("manifest.json", lambda file: file.write_text("[3]")),
-    "truncated record": ("net/arm.json", truncate),
-    "no weights": (WEIGHTS, Path.unlink),
-    "truncated weights": (WEIGHTS, truncate),
-    "pickled weights": (WEIGHTS, pickle_in_place),
-    "foreign weights": (WEIGHTS, foreign),
-    "weights of another study": (WEIGHTS, of_another_study),
-}
-
-
-@pytest.mark.parametrize("verb", [("probe",), ("figure", "loss")])
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_run_is_refused(
-    refuse: Refuse, toy_run: Path, damage: str, verb: tuple[str, ...]
-) -> None:
-    name, harm = DAMAGES[damage]
-    harm(toy_run / name)
-    message = refuse(*verb, str(toy_run), *output(verb))
-    assert toy_run.name in message
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"study": "chess"}, "unknown study 'chess'"),
-        ({"config": {"depth": 3}}, "unknown config key 'depth'"),
-        ({"config": {"width": 0}}, "width=0: choose 1 to 99"),
-        ({"config": {"width": "wide"}}, "width='wide': expected a whole number"),
-        ({"config": {"width": 9}}, "was changed since arm net was trained"),
-        ({"seeds": [0, 7]}, "has the seeds [301, 302, 303], not [0, 7]"),
-    ],
-)
-def test_a_manifest_that_does_not_fit_is_refused(
-    refuse: Refuse, toy_run: Path, change: dict[str, object], message: str
-) -> None:
-    file = toy_run / "manifest.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    assert message in refuse("probe", str(toy_run))
-
-
-def test_a_run_with_weights_of_another_study_is_refused_by_a_real_study(
-    refuse: Refuse, toy_run: Path
-) -> None:
-    shutil.copytree(zoo.SHIPPED / "recall", "mine")
-    (last,) = Path("mine", "full-affine").glob("weights-[!0]*")
-    shutil.copy(toy_run / WEIGHTS, last)
-    message = refuse("figure", "attention", "mine", "-o", "x.png")
-    assert f"reasonscope: {last} was changed since it was written" in message
-
-
-def test_an_unknown_kind_of_figure_is_refused(refuse: Refuse, toy_run: Path) -> None:
-    message = refuse("figure", "loose", str(toy_run), "-o", "x.png")
-    assert "unknown figure of toy 'loose'; choose from: loss" in message
-
-
-# list
-
-
-def test_list_names_studies_presets_and_claims(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["list"]) == 0
-    written = capsys.readouterr()
-    assert written.err == ""
-    for slug in STUDIES:
-        assert f"{slug}: " in written.out
-        assert f"{slug}." in written.out
-    assert "--preset quick" in written.out
-
-
-def test_list_gives_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", TOY, "--json", "-"]) == 0
-    (entry,) = json.loads(capsys.readouterr().out)
-    assert entry["study"] == "toy"
-    assert entry["title"] == "The toy paper"
-    assert entry["presets"]["quick"] == {"seeds": 3, "cost": "a blink"}
-    assert "head.depth" in entry["config"]
-    first, second = entry["claims"]
-    assert first["claim"] == "toy.size"
-    assert first["weight"] == 3
-    assert first["conditions"] == [{"name": "size", "rule": "each", "expected": ">= 0"}]
-    assert first["nulls"] == [{"name": "nothing", "expected": "not >= 0"}]
-    assert second["origin"] == "ours"
-
-
-def test_listing_and_refusing_need_no_heavy_library(tmp_path: Path) -> None:
-    code = (
-        "import sys, time\n"
-        "from circuits.command.cli import main\n"
-        "codes = [main(['list', 'recall']), main(['list']),"
-        " main(['confirm', 'recall', '--set', 'x=1'])]\n"
-        "heavy = {'torch', 'numpy', 'matplotlib', 'sklearn', 'transformer_lens',"
-        " 'nnsight', 'pandas', 'scipy'}\n"
-        "print()\n"
-        "print(codes, sorted(heavy & sys.modules.keys()), time.process_time())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
-    )
-    (answer,) = [line for line in done.stdout.splitlines() if line.startswith("[0")]
-    assert answer.startswith("[0, 0, 2] [] ")
-    assert float(answer.split()[-1]) < 1.0
-
-
-def test_help_is_given(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaving:
-        main(["--help"])
-    assert leaving.value.code == 0
-    text = capsys.readouterr().out
-    for verb in ("list", "confirm", "train", "probe", "figure"):
-        assert verb in text
-
-
-# train, probe, confirm, figure
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def test_train_prints_the_path_of_the_run_and_nothing_else(
@@ -397,25 +141,6 @@ def test_one_claim_is_told_whole(
         assert "unknown claim" in capsys.readouterr().err
 
 
-def test_the_bare_command_greets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    assert capsys.readouterr().out.count("\n  reasonscope ") == 3
-
-
-def test_a_shell_can_complete(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "zsh"]) == 0
-    assert "(recall analogy bridge symbols lego)" in capsys.readouterr().out
-    assert main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
-    for typed, found in {"conf": "confirm", "confirm br": "bridge"}.items():
-        words = f"COMP_WORDS=(reasonscope {typed}); COMP_CWORD={typed.count(' ') + 1}"
-        answer = '_shtab_reasonscope; echo "${COMPREPLY[@]}"'
-        bash = ["bash", "-c", f"{script}\n{words}; {answer}"]
-        done = subprocess.run(bash, capture_output=True, text=True)
-        assert done.stdout.split() == [found], done.stderr
-    assert main(["completion", "elvish"]) == 2
-
-
 def test_all_figures_are_drawn_at_once(
     toy_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -426,38 +151,10 @@ def test_all_figures_are_drawn_at_once(
     assert main(["figure", "loss", str(toy_run), "-o", "LOSS.PNG"]) == 0
 
 
-def test_list_shows_what_can_be_set_and_drawn(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["list", "recall"]) == 0
-    words = capsys.readouterr().out
-    for part in ("    n_subjects: ", "    prompts: Figure 3", "a small trained run"):
-        assert part in words
-
-
-def test_every_key_that_can_be_set_is_listed_with_its_meaning(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["list", *STUDIES]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    for study in map(find, STUDIES):
-        for presets in (study.presets, study.needs_language().presets):
-            for key in keys(largest(presets)):
-                assert any(line.startswith(f"    {key}: ") for line in lines), key
-                assert f"    {key}" not in lines
-
-
 def test_a_group_of_the_config_is_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", TOY, "--jobs", "1", "--set", "head.depth=2"]) == 0
     manifest = Path(capsys.readouterr().out.strip()) / "manifest.json"
     assert json.loads(manifest.read_text())["config"]["head"] == {"depth": 2}
-
-
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaving:
-        main(["--version"])
-    assert leaving.value.code == 0
-    assert capsys.readouterr().out.startswith("reasonscope 0.")
 
 
 def test_the_same_request_reuses_the_trained_run(
@@ -529,3 +226,10 @@ def test_a_seed_that_fails_is_named_and_the_other_studies_are_judged(
     assert main(["probe", str(run), "--partial", "--json", "y.json"]) in (0, 1)
     assert "arm net lacks seed 1: its loss is not finite" in Path("y.json").read_text()
     assert main(["train", DIVERGING, "--jobs", "1", "--seeds", "0,1,4"]) == 3
+
+
+def test_a_stored_verdict_is_told_from_any_directory(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["claim", "lego.conc.phases", "results/lego.json"]) in (0, 1)
+    assert "lego.conc.phases: " in capsys.readouterr().out

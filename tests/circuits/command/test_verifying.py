@@ -121,3 +121,17 @@ def test_diff_names_each_claim_that_differs(
     second.write_text("{}")
     assert main(["diff", str(first), str(second)]) == 2
     assert "is not a verdict file" in capsys.readouterr().err
+
+
+def test_json_means_the_same_for_verify_and_diff(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(run.path), "--json", "-"]) == 0
+    written = capsys.readouterr()
+    assert json.loads(written.out)["whole"] is True
+    assert "whole, 2 arms" in written.err
+    file = tmp_path / "verdicts.json"
+    assert main(["probe", str(run.path), "--json", str(file)]) in (0, 1)
+    assert main(["diff", str(file), str(file), "--json", str(tmp_path / "d.json")]) == 0
+    told = json.loads((tmp_path / "d.json").read_text())
+    assert told == {"same": True, "differences": []}

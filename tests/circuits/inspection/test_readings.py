@@ -191,4 +191,19 @@ def test_dollars_are_no_formulas(model: LanguageModel, tmp_path: Path) -> None:
     """A token such as `$` would otherwise begin a formula, and a broken one fail."""
     found = inspect(model, "abcdef", answer="g", roles={"$x$": "b", "$\\frac$": "d"})
     for name, figure in found.figures().items():
-        save(figure, tmp_path / f"{name}.png")
+        save(figure, tmp_path / f"{name}.svg", foot=found.origin)
+        assert "mathdefault" not in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_the_embedding_does_not_set_the_colours_of_the_logits(
+    model: LanguageModel,
+) -> None:
+    found = inspect(model, TEXT)
+    huge = found.logit.values.clone()
+    huge[0] = 1000.0
+    found = replace(found, logit=replace(found.logit, values=huge))
+    image = found.figures()["logit"].axes[0].images[0]
+    most = float(huge[1:].abs().max())
+    assert image.get_clim() == pytest.approx((-most, most))
+    assert image.colorbar is not None
+    assert image.colorbar.extend == "max"

@@ -113,3 +113,9 @@ def test_without_a_terminal_the_page_has_a_fixed_width(
     assert page.width == 100
     page.print("x")
     assert capsys.readouterr().out == "x\n"
+
+
+def test_a_narrow_terminal_explains_its_signs(found: Judged) -> None:
+    told = "✓ confirmed, ✗ refuted, ? inconclusive, · not tested"
+    assert told in printed(found, 60)
+    assert told not in printed(found, 80)

@@ -84,7 +84,8 @@ def phase(lab: AnalogyLab) -> Figure:
         **READINGS,
         "cosine of source and target": lambda lab, arm, _: lab.cosine(arm),
     }
-    figure = Figure((13, 3.4), layout="constrained")
+    figure = Figure((13, 3.8), layout="constrained")
+    figure.suptitle("ReLU block, all weights trained: what the test is answered with")
     axes = figure.subplots(1, len(panels), sharex=True, sharey=True)
     for ax, (label, read) in zip(axes, panels.items(), strict=True):
         series = {
@@ -158,7 +159,8 @@ def _table(ax: Axes, lab: AnalogyLab, rows: Sequence[Row], title: str) -> None:
             colour = "white" if value < 0.55 else "black"
             text = ax.text(column, row, f"{value:.2f}", color=colour, fontsize=9)
             text.set(ha="center", va="center")
-    ax.tick_params("x", rotation=0)
+    for name in ax.get_xticklabels():
+        name.set(rotation=0, ha="center", rotation_mode="default")
     ax.set_title(title, fontsize=12)
     ax.set(xlabel="", ylabel="")
 

@@ -13,6 +13,7 @@ from circuits.studies.analogy.claims.joint import PAPER_COSINE
 from circuits.studies.analogy.lab import AnalogyLab
 from probes.figures import OKABE_ITO, curve, shared_legend
 from probes.measurement import Label, Measurement
+from probes.statistics import bootstrap_interval
 from trained.analogy.theory import Alignment
 from trained.arm import Arm
 from trained.errors import BadInput
@@ -52,6 +53,8 @@ def dynamics(lab: AnalogyLab) -> Figure:
                 if look := LOOKS.get(str(line.get_label())):
                     line.set(color=look[0], linestyle=look[1])
             ax.set_ylabel("cosine" if metric == "similarity" else "share", fontsize=11)
+    for ax in axes[-1]:
+        ax.set_xlabel("training, stage by stage", fontsize=11)
     shared_legend(figure, "order of the facts")
     return figure
 
@@ -63,21 +66,33 @@ def multiplicity(lab: AnalogyLab) -> Figure:
         raise BadInput("the run has no joint training; train with curricula=joint")
     ks = lab.config.block_ks
     values = [lab.cosine(lab.joint("block", k)) for k in ks]
-    measurement = Measurement(torch.tensor(values), ("k", "seed"), {"k": ks}, "cosine")
-    ax = curve(measurement, x="k")
+    found = torch.tensor(values).double()
+    low, high = zip(*map(bootstrap_interval, found), strict=True)
+    figure = Figure((6, 4.2), layout="constrained")
+    ax = figure.add_subplot()
+    ax.errorbar(
+        ks,
+        found.mean(1),
+        (found.mean(1) - torch.tensor(low), torch.tensor(high) - found.mean(1)),
+        fmt="o",
+        capsize=4,
+        color=OKABE_ITO[0],
+        label="measured, 95 % interval over seeds",
+    )
     law = Alignment.at(lab.config)
     grid = [1 + step * (max(ks) - 1) / 50 for step in range(51)]
-    ax.plot(grid, [law.joint(k) for k in grid], "--", color="grey", label="law")
+    told = "law of the theory"
+    ax.plot(grid, [law.joint(k) for k in grid], "--", color="grey", label=told)
     paper = {k: cosine for k, cosine in PAPER_COSINE.items() if k in ks}
-    ax.plot(list(paper), list(paper.values()), "x", color="#D55E00", label="paper")
-    ax.lines[0].set(label="measured", linestyle="")
+    ax.plot(list(paper), list(paper.values()), "x", color="0.5", label="paper")
+    ax.lines[-1].set(markersize=8, markeredgewidth=2)
     ax.set_xticks(ks)
-    ax.legend(fontsize=9, frameon=False)
+    ax.legend(fontsize=9, frameon=False, loc="lower right")
+    ax.grid(visible=True, axis="y", alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel("k: copies of the similarity facts for each new property")
     ax.set_ylabel("cosine of source and target (values V z)")
-    ax.set_title("One-layer block, all facts at once", fontsize=12)
-    figure = ax.figure
-    assert isinstance(figure, Figure)
+    ax.set_title("More copies align more: one-layer block, all facts at once")
     return figure
 
 

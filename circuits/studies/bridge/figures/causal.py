@@ -67,7 +67,6 @@ def causal(lab: BridgeLab) -> Figure:
     for ax, (title, edits) in zip(grid.flat, panels, strict=True):
         _panel(lab, arms, edits, ax)
         ax.set_title(title, fontsize=11)
-    grid[0, 1].set_yticklabels([])
     shared_legend(figure, f"GPT-2, {kappa} objects per subject")
     return figure
 

@@ -1,4 +1,4 @@
-"""The paper's own figures, from the experiment's models, and how T scales with d."""
+"""The paper's own figures, from the experiment's models."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ from probes.measurement import Measurement
 from trained.errors import BadInput
 from trained.lego.action import action
 from trained.lego.stages import BASE, gold, taught
-from trained.lego.theory_arms import grid
 
 TESTED = (10, 20)
 """Lengths of Figures 6 and 7."""
@@ -29,7 +28,8 @@ def figure1(lab: LegoLab) -> Figure:
     """
     groups, rounds = _groups(lab), lab.config.standard.rounds
     trained = {action(g).slug: lab.converged(g) for g in groups}
-    panels = {f"trained at {lab.config.train_length} (paper: C6 near 1)": trained}
+    first = lab.config.train_length
+    panels = {f"Chains solved, trained at {first} (paper: C6 near 1)": trained}
     if rounds:
         stages = {f"trained at {lab.config.train_length}": lab.after(BASE)}
         stages |= {f"self-trained at {n}": lab.after(taught(n)) for n in rounds}
@@ -95,7 +95,7 @@ def heats(lab: LegoLab, specimens: Sequence[Specimen]) -> Figure:
     figure = Figure((max(12, 2.2 * n), 3.4 * len(specimens)), layout="constrained")
     axes = figure.subplots(len(specimens), 2, squeeze=False).flat
     for ax, (title, measured) in zip(axes, found.items(), strict=True):
-        attention_rows(measured, ax, top=top).set_title(title, fontsize=12)
+        attention_rows(measured, ax, top=top).set_title(f"Attention of {title}")
         ax.set_xlabel("clause read: predicates p, answers a", fontsize=11)
         ax.set_ylabel("answer that asks", fontsize=11)
     return figure
@@ -136,43 +136,16 @@ def figure67(lab: LegoLab) -> Figure:
                 ax.plot(place, looks.mean(0), style, color=colour, label=label)
                 low, high = looks.amin(0), looks.amax(0)
                 ax.fill_between(place, low, high, color=colour, alpha=0.12, linewidth=0)
-        ax.set_title(name, fontsize=12)
-        _plain(ax, "step over length (band: all seeds)", "attention, mean over seeds")
+        ax.set_title(f"Attention on the {name}", fontsize=12)
+        named_axes(
+            ax, "step over length (band: all seeds)", "attention, mean over seeds"
+        )
     axes[0].set_ylim(0, None)
     shared_legend(figure)
     return figure
 
 
-def scaling(lab: LegoLab) -> Figure:
-    """The theory's reach and misplaced attention against the number of tokens.
-
-    One stopping rule for every size; the reach is extrapolated.
-    """
-    groups = [g for g in lab.config.theory.grid_groups if grid(lab.config, g)]
-    if not lab.config.theory.grid or not lab.config.theory.groups:
-        raise BadInput("theory.grid is empty: nothing scales")
-    figure = Figure((12, 4.4), layout="constrained")
-    panels = {
-        "reach": "length that is solved (extrapolated)",
-        "eps": "misplaced attention at length 2",
-    }
-    for ax, (what, label) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        for group, colour in zip(groups, OKABE_ITO, strict=False):
-            sizes = grid(lab.config, group)
-            values = torch.tensor([lab.by_d(group, d, what) for d in sizes])
-            name = action(group).slug
-            ax.plot(sizes, values.mean(1), "o-", color=colour, label=name)
-            ax.plot(sizes, values, ".", color=colour, alpha=0.4)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xticks(lab.config.theory.grid, [str(d) for d in lab.config.theory.grid])
-        ax.set_xticks([], minor=True)
-        _plain(ax, "tokens d of the vocabulary (dots: seeds)", label)
-    shared_legend(figure)
-    return figure
-
-
-def _plain(ax: Axes, x: str, y: str) -> None:
+def named_axes(ax: Axes, x: str, y: str) -> None:
     """Names of the axes, and the look of every other figure."""
     ax.set_xlabel(x, fontsize=11)
     ax.set_ylabel(y, fontsize=11)

@@ -42,8 +42,10 @@ def efficiency(lab: SymbolsLab) -> Figure:
     config = lab.config
     lines: dict[str, list[Setting]] = {
         "transformer": [relation(config, n) for n in config.n],
-        "with $aI$": [relation(config, n, "a") for n in config.identity_n],
-        "null: with $aQ$, $Q$ random": [
+        "with identity scaling $aI$": [
+            relation(config, n, "a") for n in config.identity_n
+        ],
+        "null: $aQ$, $Q$ a random rotation": [
             relation(config, n, "aQ") for n in config.identity_n
         ],
     }
@@ -54,7 +56,7 @@ def efficiency(lab: SymbolsLab) -> Figure:
                 perceptron(config, config.task, n, model)  # type: ignore[arg-type]
                 for n in config.mlp_n
             ]
-    figure = Figure((7.2, 5), layout="constrained")
+    figure = Figure((8.4, 5.2), layout="constrained")
     ax = figure.add_subplot()
     for (label, found), colour in zip(lines.items(), OKABE_ITO, strict=False):
         _curve(lab, found, label, colour, ax)
@@ -64,13 +66,14 @@ def efficiency(lab: SymbolsLab) -> Figure:
         label = f"paper, {'transformer' if arm == 'none' else 'with $aI$'}"
         ax.plot(list(shown), list(shown.values()), "x:", color=colour, label=label)
     ax.axhline(1, color="grey", linewidth=0.8, label="answering 0 throughout")
-    level = f"{config.level:g}: compared here"
+    level = f"{config.level:g}: strings needed are compared here"
     ax.axhline(config.level, color="grey", linewidth=0.8, linestyle=":", label=level)
     ax.set_xscale("log", base=2)
     ticks = sorted({*config.n, *config.identity_n})
     ax.set_xticks(ticks, [str(n) for n in ticks])
     ax.set_ylim(0, None)
-    ax.set_title(f"templates {config.task.replace('_', '/')}", fontsize=12)
+    title = f"Strings needed to generalise, templates {config.task.replace('_', '/')}"
+    ax.set_title(title, fontsize=12)
     plain(
         ax,
         "training strings n (and training symbols)",
@@ -166,12 +169,14 @@ def beside_paper(lab: SymbolsLab) -> Figure:
     order = sorted(found, key=lambda name: (found[name][0].task, found[name][0].n))
     chosen = {name: found[name] for name in order[:MOST_ROWS]}
     values = [_measured(lab, setting) for setting, _ in chosen.values()]
-    figure = Figure((8, 1.4 + 0.4 * len(chosen)), layout="constrained")
+    figure = Figure((8, 1.6 + 0.4 * len(chosen)), layout="constrained")
     told = {name: number for name, (_, number) in chosen.items()}
     series = {"this run (whiskers: seeds)": values}
     ax = dot_rows(list(chosen), series, paper=told, ax=figure.add_subplot())
     ax.set_xlabel("squared error (programs of Figure 2: error) on unseen symbols")
-    ax.set_title("beside the paper's numbers", fontsize=12)
+    title = "Error of trained networks, beside the paper's\n"
+    title += "(aI, bI: identity scaling of query-key, value-output product)"
+    ax.set_title(title, fontsize=12)
     shared_legend(figure)
     return figure
 

@@ -19,6 +19,8 @@ from trained.symbols.tasks import Task, task
 from trained.symbols.theory import instances, template_matrix
 from trained.task import Batch
 
+RANDOM_PARTS = 5
+"""Of the whole name of a random task: `random-COUNT-LENGTH-WILDCARDS-REGULAR`."""
 KERNEL_STRINGS = 40
 """Strings in the picture of a kernel matrix."""
 
@@ -146,11 +148,22 @@ def nonsingular(lab: SymbolsLab) -> Figure:
             )
     ax.axhline(RESOLVED, color="grey", linestyle=":", label="above: not zero")
     ax.set_yscale("log")
-    ax.set_xticks(range(len(names)), [n.replace("_", "/") for n in names], fontsize=9)
+    ax.set_xticks(range(len(names)), [_named(n) for n in names], fontsize=9)
+    ax.set_xlabel("templates (random ones with so many fixed tokens)", fontsize=11)
     ax.set_ylabel("value over its integration error", fontsize=11)
-    ax.set_title("kernel matrix N of the templates, parameters drawn", fontsize=12)
+    ax.set_title(
+        "Is the templates' kernel matrix N singular? (parameters drawn)", fontsize=12
+    )
     shared_legend(figure)
     return figure
+
+
+def _named(task: str) -> str:
+    """A task in words; of random templates, how many of their tokens are no symbols."""
+    parts = task.split("-")
+    if parts[0] == "random" and len(parts) == RANDOM_PARTS:
+        return f"random,\n{parts[-1]} fixed"
+    return task.replace("_", "/")
 
 
 def first_step(lab: SymbolsLab) -> Figure:

@@ -11,7 +11,7 @@ from torch import Tensor
 from circuits.interventions.head_matrices import head_matrices
 from circuits.studies.symbols.lab import SymbolsLab
 from circuits.studies.symbols.specimen import Specimen, diagonal_scores
-from probes.figures import OKABE_ITO, dots, heatmap, limits_of
+from probes.figures import OKABE_ITO, dots, heatmap, limits_of, shared_legend
 from probes.measurement import Measurement
 from probes.weights import diagonal_score
 from trained.symbols.setting import Setting, copying, relation
@@ -24,8 +24,8 @@ SHOWN = 64
 def diagonals(lab: SymbolsLab) -> Figure:
     """The most diagonal heads before and after training, and all (after Figure 7).
 
-    z is the trace of a head's matrix over what a random one as large would have: within
-    2 of zero nothing is diagonal.
+    z is the trace of a head's matrix M over what a random one as large would have,
+    sqrt(d) tr M / |M|: within 2 of zero nothing is diagonal.
     """
     config = lab.config
     wide = config.copying.d_model[-1]
@@ -44,7 +44,7 @@ def diagonals(lab: SymbolsLab) -> Figure:
         last = settings[-1]
         found = {
             "before training": _strongest(lab.untrained().specimens(last)[0], circuit),
-            f"vanilla, n = {last.n}": _strongest(lab.specimens(last)[0], circuit),
+            f"trained, n = {last.n}": _strongest(lab.specimens(last)[0], circuit),
         }
         limits = limits_of(torch.stack([matrix for matrix, _ in found.values()]))
         for ax, (when, (matrix, z)) in zip(axes, found.items(), strict=False):
@@ -87,7 +87,9 @@ def _scores(
     ax.axhspan(-2, 2, color="grey", alpha=0.15, linewidth=0, label="random: |z| < 2")
     names = ["untrained", *(f"n = {setting.n}" for setting in settings)]
     ax.set_xticks(range(len(names)), names, fontsize=9)
-    ax.set_ylabel("z of the diagonal: sqrt(d) tr M / |M|", fontsize=11)
+    ax.set_xlim(-0.4, len(names) - 0.6)
+    ax.set_xlabel("training strings n", fontsize=10)
+    ax.set_ylabel("z of the diagonal", fontsize=11)
     ax.legend(fontsize=9, frameon=False)
 
 
@@ -100,6 +102,7 @@ def causal(lab: SymbolsLab) -> Figure:
     config = lab.config
     figure = Figure((14, 4.4), layout="constrained")
     left, *others = figure.subplots(1, 3, width_ratios=(1.3, 1, 1))
+    others[1].sharey(others[0])
 
     def knocked_out(layer: int) -> Callable[[Specimen], float]:
         return lambda s: s.without("a", layer).balanced_error()
@@ -123,12 +126,11 @@ def causal(lab: SymbolsLab) -> Figure:
     )
     dots(measured, y="edit", ax=left)
     left.axvline(0.5, color="grey", linewidth=0.8, label="chance")
-    left.legend(fontsize=9, frameon=False, loc="upper right")
-    title = (
-        f"{config.task.replace('_', '/')}, n = {config.compared_n}, identity scaling a"
-    )
+    task, n = config.task.replace("_", "/"), config.compared_n
+    title = f"Edits of the identity scaling $aI$\n{task}, n = {n}"
     left.set_title(title, fontsize=12)
     _patching(lab, others)
+    shared_legend(figure)
     return figure
 
 
@@ -137,13 +139,13 @@ def _patching(lab: SymbolsLab, panels: Sequence[Axes]) -> None:
     config = lab.config
     most = config.n[-1]
     models = {
-        f"with aI, n = {config.compared_n}": relation(config, config.compared_n, "a"),
-        f"vanilla, n = {most}": relation(config, most),
+        f"with $aI$, n = {config.compared_n}": relation(config, config.compared_n, "a"),
+        f"without it, n = {most}": relation(config, most),
     }
     layers = range(config.model.depth)
     kinds = {
-        "patterns of the other label": False,
-        "null: patterns of the same label": True,
+        "Attention pattern taken from\na string of the other label": False,
+        "Null: from a string\nof the same label": True,
     }
     for ax, (title, same) in zip(panels, kinds.items(), strict=True):
         rows = [

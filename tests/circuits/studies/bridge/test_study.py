@@ -16,6 +16,7 @@ from circuits.studies.bridge.lab import BridgeLab
 from circuits.study import Request
 from circuits.training import prepare, train_run
 from probes.figures import save
+from tests.figure_laws import cut_texts
 from trained import store
 from trained.bridge.config import (
     PRESETS,
@@ -70,6 +71,7 @@ def test_every_figure_draws(lab: BridgeLab, kind: str, tmp_path: Path) -> None:
     figure = STUDY.figures[kind](lab)
     assert isinstance(figure, Figure)
     assert save(figure, tmp_path / f"{kind}.png", dpi=40).stat().st_size > 1000
+    assert not cut_texts(figure)
 
 
 @pytest.mark.parametrize("name", PRESETS)

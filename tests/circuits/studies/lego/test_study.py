@@ -12,6 +12,7 @@ from circuits.studies.lego import STUDY
 from circuits.studies.lego.claims import claims
 from circuits.studies.lego.lab import LegoLab
 from probes.figures import save
+from tests.figure_laws import cut_texts
 from trained import store
 from trained.errors import BadInput
 from trained.lego.config import Config, Folded, SelfTraining, Theory
@@ -53,6 +54,7 @@ def test_every_figure_draws(lab: LegoLab, kind: str, tmp_path: Path) -> None:
     figure = STUDY.figures[kind](lab)
     assert isinstance(figure, Figure)
     assert save(figure, tmp_path / f"{kind}.png", dpi=40).stat().st_size > 1000
+    assert not cut_texts(figure)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -14,6 +14,7 @@ from circuits.studies.recall.figures import attention_measurement, key_labels
 from probes.figures import save
 from tests.circuits.studies.recall import planted
 from tests.circuits.studies.recall.planted import TINY, lab_of
+from tests.figure_laws import cut_texts
 from trained.config import as_dict, override
 from trained.errors import BadInput
 from trained.recall.arms import arms
@@ -222,6 +223,7 @@ def test_every_figure_is_drawn_with_titles(lab, tmp_path, kind):
     assert all(ax.get_title() for ax in drawn)
     file = save(figure, tmp_path / f"{kind}.png", dpi=40)
     assert file.stat().st_size > 1000
+    assert not cut_texts(figure)
 
 
 def test_a_model_and_prompts_for_it_come_from_the_lab(lab):

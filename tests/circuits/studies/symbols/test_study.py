@@ -12,6 +12,7 @@ from circuits.studies.symbols.claims.curves import value
 from circuits.studies.symbols.claims.identity import logarithms
 from circuits.studies.symbols.lab import SymbolsLab, crossing
 from probes.figures import save
+from tests.figure_laws import cut_texts
 from trained.config import as_dict
 from trained.errors import BadInput
 from trained.store import Run
@@ -172,8 +173,9 @@ def test_limits_of_the_first_step_are_by_group_and_gamma(lab: SymbolsLab) -> Non
 
 @pytest.mark.parametrize("kind", sorted(STUDY.figures))
 def test_every_figure_is_drawn(lab: SymbolsLab, kind: str, tmp_path) -> None:
-    file = save(STUDY.figures[kind](lab), tmp_path / f"{kind}.png", dpi=40)
-    assert file.stat().st_size > 2000
+    figure = STUDY.figures[kind](lab)
+    assert save(figure, tmp_path / f"{kind}.png", dpi=40).stat().st_size > 2000
+    assert not cut_texts(figure)
 
 
 def test_the_rate_is_chosen_on_validation_and_scores_at_its_best_step(

@@ -1,4 +1,4 @@
-"""Figures of the folded model, whose FFN is frozen, and of the theory's."""
+"""Figures of the folded model, whose FFN is frozen while its attention is trained."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,20 +9,14 @@ from torch import Tensor
 
 from circuits.studies.lego.lab import LegoLab
 from circuits.studies.lego.lab.models import Specimen
-from probes.figures import OKABE_ITO, bars, curve, shared_legend
+from probes.figures import OKABE_ITO, curve, shared_legend
 from probes.measurement import Measurement
 from trained.errors import BadInput
 from trained.lego.action import action
 from trained.lego.arms import BASE, LONGER, round_name, saved_step
-from trained.lego.config import first_of_kind
-from trained.lego.theory_arms import Course
 
 from .paper import heats
 
-HALVES = (
-    *("right action\nV(g)", "right value\nV(y)"),
-    *("wrong action\nV(g')", "wrong value\nV(y')"),
-)
 ACTION = "action (C: simply transitive, S: symmetry)"
 MISPLACED = "misplaced attention (share)"
 """On other clauses than the two that the next step needs."""
@@ -36,7 +30,7 @@ def length(lab: LegoLab) -> Figure:
     rows = {action(group).slug: lab.folded(group) for group in groups}
     _length_lines(lab, rows, ACTION, ax)
     steps = config.folded.steps
-    title = f"feed-forward part frozen, {steps} steps of attention training"
+    title = f"Chains solved by length: FFN frozen, {steps} steps of attention training"
     ax.set_title(title, fontsize=12)
     return figure
 
@@ -57,7 +51,8 @@ def selftrain(lab: LegoLab) -> Figure:
     rows[f"instead {extra} more steps at {first}"] = lab.self_trained(LONGER)
     _length_lines(lab, rows, "attention trained", ax)
     name = action(config.self_group).slug
-    ax.set_title(f"{name}, self-training in rounds of {own.steps} steps", fontsize=12)
+    title = f"{name}: chains solved by length, self-trained {own.steps} steps a round"
+    ax.set_title(title, fontsize=12)
     return figure
 
 
@@ -92,7 +87,7 @@ def training(lab: LegoLab) -> Figure:
             ax.axhline(0, color="grey", linewidth=0.8)
         else:
             ax.set_yscale("log")
-    title = f"chains of length {config.train_length}, feed-forward part frozen"
+    title = f"Training the attention: chains of {config.train_length}, FFN frozen"
     figure.suptitle(title, fontsize=12)
     shared_legend(figure, ACTION)
     return figure
@@ -125,99 +120,8 @@ def dose(lab: LegoLab) -> Figure:
         colour = OKABE_ITO[number % len(OKABE_ITO)]
         ax.axhline(chance, color=colour, linestyle=":", linewidth=1)
     ax.set_ylim(0, 1.04)
-    title = f"chains of length {lab.dose_length}; dotted: chance of each action"
+    title = f"Attention misplaced by hand, chains of {lab.dose_length}; dotted: chance"
     ax.set_title(title, fontsize=12)
-    return figure
-
-
-def theory(lab: LegoLab) -> Figure:
-    """The theory's attention over training: matching entries, their order, sharpness.
-
-    Q43 scores predicates and Q44 answers by the variable they hold; on the diagonal the
-    variables match. K is the weight on both targets over that on any other clause. The
-    paper: both diagonals grow, Q43 first; each round of self-training sharpens.
-    """
-    groups = lab.config.theory.groups
-    simple, other = (first_of_kind(groups, simply=simply) for simply in (True, False))
-    if simple is None or other is None:
-        raise BadInput("this run has no theory models of both kinds")
-    figure = Figure((13, 4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    _diagonals(lab, (simple, other), left)
-    _lead(lab, simple, middle)
-    _sharpness(lab, other, right)
-    return figure
-
-
-def _diagonals(lab: LegoLab, groups: tuple[str, str], ax: Axes) -> None:
-    lines, names = [], []
-    for group in groups:
-        history = lab.history(group, "attention")
-        for block, what in (("Q43", "predicates"), ("Q44", "answers")):
-            lines.append(history[f"diagonal{block}"])
-            names.append(f"{action(group).slug}, {what} ({block})")
-    measured = Measurement(
-        torch.stack(lines),
-        ("score of matching", "seed", "step"),
-        labels={
-            "score of matching": tuple(names),
-            "step": tuple(history["step"].tolist()),
-        },
-        name="mean score of a matching variable",
-    )
-    curve(measured, x="step", hue="score of matching", ax=ax)
-    ax.set_title("Algorithm 1, chains of length 2", fontsize=12)
-
-
-def _lead(lab: LegoLab, group: str, ax: Axes) -> None:
-    step = tuple(lab.history(group, "gentle")["step"].tolist())
-    measured = Measurement(
-        lab.lead(group),
-        ("seed", "step"),
-        labels={"step": step},
-        name="lead of predicates (Q43 - Q44)",
-    )
-    curve(measured, x="step", ax=ax)
-    ax.axhline(0, color="grey", linewidth=0.8)
-    ax.set_title(f"{action(group).slug}, small steps", fontsize=12)
-
-
-def _sharpness(lab: LegoLab, group: str, ax: Axes) -> None:
-    rounds = Course(lab.config, group).rounds
-    stages = ["second-step", "longer", *(f"round-{n}" for n in rounds)]
-    names = ["taught,\nlength 2", "longer at\nlength 2"]
-    names += [f"by itself,\nlength {n}" for n in rounds]
-    measured = Measurement(
-        torch.tensor([lab.sharpness(lab.theory(group, stage)) for stage in stages]),
-        ("attention after", "seed"),
-        labels={"attention after": tuple(names)},
-        name="sharpness K of the attention",
-    )
-    bars(measured, x="attention after", ax=ax)
-    ax.set_title(f"{action(group).slug}, self-training (Algorithm 2)", fontsize=12)
-
-
-def features(lab: LegoLab) -> Figure:
-    """The theory's learned features in units of the clip (eqs. 17 and 18)."""
-    sizes = lab.config.theory
-    if not sizes.groups:
-        raise BadInput("this run has no theory models")
-    groups = tuple(dict.fromkeys((*sizes.groups, *sizes.feature_groups)))
-    values = [[list(f.halves) for f in lab.features(group)] for group in groups]
-    measured = Measurement(
-        torch.tensor(values),
-        (ACTION, "seed", "input of a value's neuron"),
-        labels={
-            ACTION: tuple(action(g).slug for g in groups),
-            "input of a value's neuron": HALVES,
-        },
-        name="mean weight",
-        unit="clip B = 1",
-    )
-    figure, ax = _single()
-    bars(measured, x="input of a value's neuron", hue=ACTION, ax=ax)
-    ax.axhline(0, color="grey", linewidth=0.8)
-    ax.set_title("Features of the theory's feed-forward part", fontsize=12)
     return figure
 
 
