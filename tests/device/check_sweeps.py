@@ -80,6 +80,11 @@ def ablated(
     return ablation_sweep(model, clean, grid, rule(corrupt), reading(clean))
 
 
+def unpadded(view: View, model: Model, clean: Batch, corrupt: Batch) -> Any:
+    """What mixes prompts asks for columns that mean the same in all of them."""
+    return view(model, clean.rows(slice(2)), corrupt.rows(slice(2)))
+
+
 def patched(
     grid: Grid[Part], model: Model, clean: Batch, corrupt: Batch
 ) -> Measurement:
@@ -130,8 +135,10 @@ SENDER = Part("attn_out", 0)
 VIEWS: dict[str, View] = {
     "zero": partial(ablated, lambda _: Zero()),
     "mean of tokens": partial(ablated, lambda other: Mean([other])),
-    "mean of prompts": partial(ablated, lambda other: Mean([other], "examples")),
-    "resample": partial(ablated, lambda other: Resample(other, 0)),
+    "mean of prompts": partial(
+        unpadded, partial(ablated, lambda other: Mean([other], "examples"))
+    ),
+    "resample": partial(unpadded, partial(ablated, lambda o: Resample(o, 0))),
     "transplant": partial(ablated, Transplant),
     "knock-out": knocked_out,
     "paired edges": paired_edges,
