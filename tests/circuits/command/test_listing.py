@@ -134,8 +134,9 @@ def test_list_fits_any_width(
 
 
 def test_the_overview_is_short_and_names_every_claim_of_the_papers(
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["list"]) == 0
     written = capsys.readouterr().out
     assert written.count("\n") < 120

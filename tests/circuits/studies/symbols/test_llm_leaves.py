@@ -88,7 +88,7 @@ def test_scalars_at_zero_are_the_plain_model_and_the_diagonal_is_masked() -> Non
         assert (attention.a is None) == ("a" not in scalars)
         if attention.a is not None:
             x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(1))
-            added = attention._matches(torch.zeros(2, 2, 6, 6), torch.ones(2), x)
+            added = attention._matches(torch.zeros(2, 2, 6, 6), x)
             assert float(added.diagonal(dim1=-2, dim2=-1).abs().max()) < 1e-5
             assert float(added.abs().max()) > 0.1
 
