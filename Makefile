@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-llm demo calibrate test test-faults lint bench docs clean
+.PHONY: setup setup-llm demo calibrate test test-faults test-device lint bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -34,6 +34,11 @@ test: lint
 # Kills, two owners, disks, edited files: is anything lost? Under half an hour.
 test-faults: setup
 	$(BIN)/python -m scripts.faults
+
+# Every arm and every claim on the stand-in device, of which `make test` takes a fifth.
+test-device: export DEVICE_EVERY = 1
+test-device: setup
+	$(BIN)/pytest -n auto --dist loadfile tests/device
 
 lint: setup
 	$(BIN)/ruff format --check .

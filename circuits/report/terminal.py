@@ -66,7 +66,7 @@ def print_tree(page: Console, found: Judged, where: str, *, verbose: bool) -> No
         verbose: also our own claims, reasons, nulls and controls.
     """
     took = "" if found.seconds is None else f", {found.seconds:.0f} s"
-    seeds = f"{len(found.seeds)} seeds"
+    seeds = f"{len(found.seeds)} seed" + "s" * (len(found.seeds) != 1)
     on = f", {found.model}" if found.model not in ("", where) else ""
     say(page, f"{found.study}, preset {found.preset}, {seeds}{took}{on}, {where}")
     for line in score_lines(found):
