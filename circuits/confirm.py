@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from trained.config import Preset, as_dict, changes
+from trained.courses import Course, drive
 from trained.errors import BadInput, unknown
 from trained.store import Run, is_shipped, open_run, write_json
 from trained.workers import Executor
 
 from . import progress
 from .claims import Claim, Verdict, digest, judge
-from .judging import judge_all
+from .judging import judging
 from .lab import Lab, LanguageLab
 from .language import ASKED, VERDICTS, is_language, keep_verdicts, open_language
 from .results import stored
@@ -177,23 +178,39 @@ def confirm_run(
         partial: judge a run of which arms are missing; it is not stored either.
         executor: what judges headlines side by side; None: one after the other.
     """
+    course = confirming(run, executor, only=only, started=started, partial=partial)
+    (done,) = drive(executor, [course])
+    return done
+
+
+def confirming(
+    run: Run,
+    executor: Executor | None,
+    *,
+    only: str = "*",
+    started: float | None = None,
+    partial: bool = False,
+) -> Course[Confirmation]:
+    """The course of `confirm_run`."""
     lab = open_lab(run, partial=partial)
-    done = confirm_lab(lab, only, started=started, executor=executor)
+    done = yield from _confirming(lab, executor, only, started)
     if only == "*" and not partial and not is_shipped(run):
         write_json(run.path / VERDICTS, done.as_dict())
     return done
 
 
-def confirm_lab(
-    lab: Lab,
-    only: str = "*",
-    *,
-    started: float | None = None,
-    executor: Executor | None = None,
-) -> Confirmation:
+def confirm_lab(lab: Lab, only: str = "*") -> Confirmation:
     """Judge a study's claims on an opened run."""
+    (done,) = drive(None, [_confirming(lab, None, only)])
+    return done
+
+
+def _confirming(
+    lab: Lab, executor: Executor | None, only: str, started: float | None = None
+) -> Course[Confirmation]:
     started = started or time.perf_counter()
-    verdicts = judge_all(lab, chosen(lab.study.claims_at(lab.config), only), executor)
+    claims = chosen(lab.study.claims_at(lab.config), only)
+    verdicts = yield from judging(lab, claims, executor)
     manifest = lab.run.manifest
     return Confirmation(
         study=lab.study.slug,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trained.courses import Course, Round
 from trained.errors import Incomplete, in_a_line
 from trained.store import Run
 from trained.threads import threads
@@ -22,15 +23,16 @@ from .results import claim_seconds
 from .study import find
 
 
-def judge_all(
-    lab: Lab, claims: Sequence[Claim], executor: Executor | None = None
-) -> tuple[Verdict, ...]:
+def judging(
+    lab: Lab, claims: Sequence[Claim], executor: Executor | None
+) -> Course[tuple[Verdict, ...]]:
     """The verdict on every claim, in their order.
 
     Args:
         lab: an opened run.
         claims: of its study, at its configuration.
-        executor: what does it side by side; None: one after the other, here.
+        executor: what will do it side by side; None: one after the other, here, with no
+            rounds.
     """
     title = f"{lab.study.slug}: judging"
     if executor is None:
@@ -52,7 +54,7 @@ def judge_all(
     with progress.step(title, len(claims)) as judged:
         took = claim_seconds(lab.study.slug, lab.run.manifest["preset"])
         tasks = [_Task(path, ids) for ids in _longest_first(claims, took)]
-        executor(_judge_some, tasks, done)
+        yield Round(_judge_some, tasks, done)
     if failed:
         raise Incomplete(f"not judged: {'; '.join(failed)}; repeat to try again")
     return tuple(known[claim.id] for claim in claims)

@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from trained.arm import Arm
 from trained.config import as_dict, override
+from trained.courses import Course, Round, drive
 from trained.device import device_named
 from trained.errors import BadInput, Lost, in_a_line, unknown
 from trained.fast import check_fast
@@ -97,6 +98,17 @@ def train_run(
             `Cluster`; None: one after the other, here.
         only: which arms, as a pattern of names.
     """
+    drive(executor, [training(run, executor, observer=observer, only=only)])
+
+
+def training(
+    run: Run,
+    executor: Executor | None,
+    *,
+    observer: Observer | None = None,
+    only: str = "*",
+) -> Course[None]:
+    """The course of `train_run`; it has no rounds where all is done here."""
     arms = arms_left(run, only)
     for arm in _arms(run, only):
         if run.is_done(arm.name):
@@ -105,7 +117,7 @@ def train_run(
     observer, left = observer or _Complaints(slug), _Left(run, arms)
     with progress.step(f"{slug}: training", left.total, left.trained):
         if executor is not None and arms:
-            train_with(executor, run, left.longest_first, observer=observer)
+            yield from _side_by_side(run, left.longest_first, observer)
         else:
             train(run, arms, engine=engine, observer=observer)
 
@@ -205,21 +217,19 @@ class _Task(NamedTuple):
     """Seconds that its groups took; None: the arm has still to be begun."""
 
 
-def train_with(
-    executor: Executor, run: Run, arms: Sequence[Arm], *, observer: Observer
-) -> None:
+def _side_by_side(run: Run, arms: Sequence[Arm], observer: Observer) -> Course[None]:
     """Train the arms, and the seeds of an arm that are not stacked, side by side.
 
     Each arm is stored as soon as all of its seeds are trained.
     """
     with owned(run.path):
         sweep(run.path, LITTER_AGE)
-        course = _Course(run, arms, observer)
-        executor(_train_part, course.tasks(), course.done)
-    course.failures.complain(run.path)
+        trained = _Trained(run, arms, observer)
+        yield Round(_train_part, trained.tasks(), trained.done)
+    trained.failures.complain(run.path)
 
 
-class _Course:
+class _Trained:
     """What of a run's arms is trained, and what follows."""
 
     def __init__(self, run: Run, arms: Sequence[Arm], observer: Observer) -> None:

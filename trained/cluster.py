@@ -8,7 +8,7 @@ is done twice or written by two. Needs the extra `ray`.
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +45,7 @@ class Cluster:
     def __call__(
         self,
         work: Callable[[Task], object],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         done: Callable[[Task, Result], Iterable[Task]],
     ) -> None:
         """Do every task somewhere in the cluster; see `Executor`."""

@@ -14,9 +14,10 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -40,14 +41,14 @@ class Executor(Protocol):
     def __call__(
         self,
         work: Callable[[Task], object],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         done: Callable[[Task, Result], Iterable[Task]],
     ) -> None:
         """Do every task, and what follows from it.
 
         Args:
             work: a function of a module, which a new process imports.
-            tasks: what it is called with.
+            tasks: what it is called with; each is asked for when there is room for it.
             done: called here for every task that ended; gives the tasks that follow.
         """
 
@@ -62,7 +63,7 @@ class Processes:
     def __call__(
         self,
         work: Callable[[Task], object],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         done: Callable[[Task, Result], Iterable[Task]],
     ) -> None:
         """Do every task in one of the processes, which then end."""
@@ -103,7 +104,7 @@ class Pool:
     def __call__(
         self,
         work: Callable[[Task], object],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         done: Callable[[Task, Result], Iterable[Task]],
     ) -> None:
         """Do every task in one of the processes; see `Executor`.
@@ -111,13 +112,15 @@ class Pool:
         What follows from a task goes before what has waited longer: an arm is finished
         before the next is begun.
         """
-        waiting = deque(tasks)
+        waiting, others = deque[Task](), iter(tasks)
         try:
-            while waiting or self._busy:
-                while waiting and len(self._busy) < self._size.jobs:
+            while True:
+                for task in islice(chain(_emptied(waiting), others), self._places):
                     worker = self._free()
-                    worker.begin(work, waiting.popleft())
+                    worker.begin(work, task)
                     self._busy[worker.connection] = worker
+                if not self._busy:
+                    return
                 for connection in wait(list(self._busy)):
                     worker = self._busy.pop(connection)
                     outcome = worker.outcome()
@@ -129,6 +132,10 @@ class Pool:
             self.end()
             raise
 
+    @property
+    def _places(self) -> int:
+        return self._size.jobs - len(self._busy)
+
     def end(self) -> None:
         """End all processes, also those at work."""
         for worker in (*self._idle, *self._busy.values()):
@@ -138,6 +145,11 @@ class Pool:
     def _free(self) -> "_Worker":
         self._idle = [worker for worker in self._idle if worker.process.is_alive()]
         return self._idle.pop() if self._idle else _Worker(self._size.threads)
+
+
+def _emptied(waiting: deque[Task]) -> Iterator[Task]:
+    while waiting:
+        yield waiting.popleft()
 
 
 class _Worker:

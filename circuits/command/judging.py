@@ -2,7 +2,9 @@
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from circuits.confirm import Confirmation
     from circuits.datasets.schema import Rows
     from circuits.models.language_model import LanguageModel
+    from circuits.report.page import Paper
     from circuits.study import Study
+    from trained.courses import Course
+    from trained.store import Run
     from trained.workers import Executor
 
 
@@ -102,7 +107,7 @@ def _add_judging_options(parser: argparse.ArgumentParser) -> None:
 
 def run_confirm(options: argparse.Namespace) -> int:
     """Judge every study that was asked for, on its own models or on a given one."""
-    studies = options.studies or STUDIES
+    studies = list(dict.fromkeys(options.studies or STUDIES))
     if options.model is None and (options.data or options.columns):
         raise BadInput("--data and --columns go with --model")
     show = _Show(options)
@@ -129,13 +134,18 @@ class _Show:
     def __init__(self, options: argparse.Namespace) -> None:
         self._json = JsonOutput(options.json)
         self._verbose = options.verbose
-        self._done: list[Confirmation] = []
+        self._at: dict[int, Confirmation] = {}
 
-    def add(self, done: "Confirmation") -> None:
-        """Show one study as soon as it is judged."""
+    def add(self, done: "Confirmation", place: int = 0) -> None:
+        """Show one study as soon as it is judged, be it before one asked for earlier.
+
+        Args:
+            done: what was judged.
+            place: of the study among those that were asked for.
+        """
         from circuits.report.terminal import print_confirmation
 
-        self._done.append(done)
+        self._at[place] = done
         self._json.keep(self._object)
         print_confirmation(self._page, done, verbose=self._verbose)
 
@@ -153,6 +163,10 @@ class _Show:
         return CONFIRMED if passed else NOT_CONFIRMED
 
     @property
+    def _done(self) -> "list[Confirmation]":
+        return [self._at[place] for place in sorted(self._at)]
+
+    @property
     def _object(self) -> Any:
         objects = [done.as_dict() for done in self._done]
         return objects[0] if len(objects) == 1 else objects
@@ -166,44 +180,49 @@ class _Show:
 
 def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -> int:
     requests = [request_from(study, options) for study in studies]
-    from circuits.confirm import confirm_run, open_lab
-    from circuits.training import executor_for, prepare, train_run
+    from circuits.report.page import write_page
+    from circuits.training import executor_for, prepare
+    from trained.courses import drive
     from trained.workers import kept
 
     runs = [prepare(request) for request in requests]
-    unfinished: dict[Path, Incomplete] = {}
     with kept(executor_for(requests[0], runs[0])) as executor:
-        for run in runs:
-            started = time.perf_counter()
-            try:
-                train_run(run, executor=executor)
-            except Incomplete as error:
-                # The other studies do not depend on it.
-                unfinished[run.path] = error
-                continue
-            done = confirm_run(
-                run, only=options.only, started=started, executor=executor
-            )
-            show.add(done)
-            if options.figures:
-                draw_all(open_lab(run), run.path / "figures")
-        code = show.close()
-        if options.report:
-            judged = [str(run.path) for run in runs if run.path not in unfinished]
-            _write_report(options.report, judged, executor)
-    if unfinished:
-        raise Incomplete("; ".join(map(str, unfinished.values())))
+        courses = (
+            _course(run, executor, options, partial(show.add, place=place))
+            for place, run in enumerate(runs)
+        )
+        found = list(drive(executor, courses))
+    code = show.close()
+    drawn = [one for one in found if not isinstance(one, Incomplete)]
+    if options.report:
+        print(write_page(options.report, list(chain(*drawn)), []))
+    if len(drawn) < len(found):
+        raise Incomplete("; ".join(str(e) for e in found if isinstance(e, Incomplete)))
     return code
 
 
-def _write_report(
-    file: Path, targets: Sequence[str], executor: "Executor | None" = None
-) -> None:
-    """The page of what was just judged; its path is the last line."""
-    from circuits.report.gather import papers
-    from circuits.report.page import write_page
+def _course(
+    run: "Run",
+    executor: "Executor | None",
+    options: argparse.Namespace,
+    show: Callable[["Confirmation"], None],
+) -> "Course[list[Paper] | Incomplete]":
+    """Train a run, judge it, show it, and draw what the page shows of it."""
+    from circuits.confirm import confirming, open_lab
+    from circuits.report.gather import drawing
+    from circuits.training import training
 
-    print(write_page(file, papers(targets, executor), []))
+    started = time.perf_counter()
+    try:
+        yield from training(run, executor)
+        done = yield from confirming(run, executor, only=options.only, started=started)
+    except Incomplete as error:
+        # The other studies do not depend on it.
+        return error
+    show(done)
+    if options.figures:
+        draw_all(open_lab(run), run.path / "figures")
+    return (yield from drawing(str(run.path))) if options.report else []
 
 
 def _on_language_model(
@@ -225,7 +244,7 @@ def _on_language_model(
     folders: list[Path] = []
     model = _opened(options, dtype)
     asked = zip(names, studies, presets, settings, strict=True)
-    for name, study, preset, sizes in asked:
+    for place, (name, study, preset, sizes) in enumerate(asked):
         keeper = keeper_in(options.out, name, model, sizes, data)
         lab = study.language_lab(
             model,
@@ -235,14 +254,17 @@ def _on_language_model(
             keeper=keeper,
         )
         found = confirm_language(study, lab, preset=options.preset, only=options.only)
-        show.add(found)
+        show.add(found, place)
         assert keeper.path is not None
         folders.append(keeper.path)
         if options.figures:
             draw_all(open_language(keeper.path), keeper.path / "figures")
     code = show.close()
     if options.report:
-        _write_report(options.report, [str(folder) for folder in folders])
+        from circuits.report.gather import papers
+        from circuits.report.page import write_page
+
+        print(write_page(options.report, papers([str(f) for f in folders]), []))
     return code
 
 

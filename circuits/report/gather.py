@@ -13,9 +13,10 @@ from circuits.progress import each, step
 from circuits.results import file_of
 from circuits.study import STUDIES, find
 from circuits.training import code_hash
+from trained.courses import Course, Round
 from trained.store import name_of, read_json
 from trained.threads import threads
-from trained.workers import Executor, Result
+from trained.workers import Result
 from trained.zoo import shipped_names
 
 from .attention import attention_views
@@ -32,15 +33,8 @@ def default_targets() -> list[str]:
     return [*shipped, *(str(file) for file in language if file.is_file())]
 
 
-def papers(targets: Sequence[str], executor: Executor | None = None) -> list[Paper]:
-    """What the page shows of runs, zoo names and verdict files.
-
-    Args:
-        targets: in the order of the page.
-        executor: what draws them side by side; None: one after the other, here.
-    """
-    if executor is not None:
-        return _side_by_side(targets, executor)
+def papers(targets: Sequence[str]) -> list[Paper]:
+    """What the page shows of runs, zoo names and verdict files, in their order."""
     # All are opened before any is judged, so that a bad one costs no minutes.
     opened = [open_target(target) for target in targets]
     found: list[Paper] = []
@@ -49,19 +43,19 @@ def papers(targets: Sequence[str], executor: Executor | None = None) -> list[Pap
     return found
 
 
-def _side_by_side(targets: Sequence[str], executor: Executor) -> list[Paper]:
-    found: dict[str, list[Paper]] = {}
+def drawing(target: str) -> Course[list[Paper]]:
+    """The course of `papers` for one target: a round of one task."""
+    found: list[Paper] = []
 
-    def done(target: str, result: Result) -> tuple[()]:
+    def done(_target: str, result: Result) -> tuple[()]:
         if result.error is not None:
             raise result.error
-        found[target] = result.value
-        drawn(len(found))
+        found.extend(result.value)
         return ()
 
-    with step("report:", len(targets)) as drawn:
-        executor(_papers_of, targets, done)
-    return [paper for target in targets for paper in found[target]]
+    with step(f"report: {Path(target).name}"):
+        yield Round(_papers_of, [target], done)
+    return found
 
 
 def _papers_of(target: str) -> list[Paper]:

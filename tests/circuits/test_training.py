@@ -15,7 +15,6 @@ from circuits.training import (
     prepare,
     source_hash,
     train_run,
-    train_with,
 )
 from tests import toy
 from trained.arm import Arm
@@ -183,9 +182,9 @@ def started(out: Path) -> tuple[Run, list[Arm]]:
 
 @pytest.mark.slow
 def test_processes_give_the_bits_of_this_one(tmp_path: Path) -> None:
-    run, arms = started(tmp_path / "processes")
+    run, _ = started(tmp_path / "processes")
     observer = Finished()
-    train_with(Processes(2), run, arms, observer=observer)
+    train_run(run, executor=Processes(2), observer=observer)
     assert sorted(observer.names) == sorted(NAMES)
     alone, arms = started(tmp_path / "alone")
     train(alone, arms, engine=Engine())
@@ -200,12 +199,12 @@ def test_processes_give_the_bits_of_this_one(tmp_path: Path) -> None:
 def test_what_a_process_refuses_is_refused_here_when_the_others_are_done(
     tmp_path: Path,
 ) -> None:
-    run, arms = started(tmp_path)
+    run, _ = started(tmp_path)
     plan = run.path / NAMES[0] / "plan.json"
     plan.parent.mkdir(parents=True)
     plan.write_bytes(b"half a fi")
     with pytest.raises(BadInput, match=r"cannot read .*plan\.json"):
-        train_with(Processes(2), run, arms, observer=Observer())
+        train_run(run, executor=Processes(2), observer=Observer())
     assert not run.is_done(NAMES[0])
     assert run.is_done(NAMES[1])
 
