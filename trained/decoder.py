@@ -112,9 +112,11 @@ class DecoderConfig:
 Tokens = Int[Tensor, "batch pos"]
 Offset = Int[Tensor, " batch"]
 Residual = Float[Tensor, "batch pos d_model"]
+Later = Float[Tensor, "batch later d_model"]
+"""At the positions from some on, often all."""
 Vectors = Float[Tensor, "*batch d_model"]
-PerHead = Float[Tensor, "batch pos head d_head"]
-Pattern = Float[Tensor, "batch head pos pos"]
+PerHead = Float[Tensor, "batch _ head d_head"]
+Pattern = Float[Tensor, "batch head query key"]
 Logits = Float[Tensor, "batch pos d_vocab"]
 
 
@@ -162,30 +164,30 @@ class Attention(nn.Module):
         self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
         self.hook_z, self.hook_result = HookPoint(), HookPoint()
 
-    def forward(self, x: Residual) -> Residual:
-        """What all heads write, for the normalised residual x."""
-        q, k, v = self._projected(x)
+    def forward(self, x: Residual, start: int = 0) -> Later:
+        """What all heads write at positions start, ..., for the normalised residual."""
+        q, k, v = self._projected(x, start)
         scores = self.hook_attn_scores(self._scores(q, k, x))
         pattern = self.hook_pattern(scores.softmax(dim=-1))
         z = (pattern @ v.transpose(1, 2)).transpose(1, 2)
         return self._output(self.hook_z(z), pattern, x)
 
-    def _projected(self, x: Residual) -> list[PerHead]:
-        """Queries, keys and values, out of one product.
+    def _projected(self, x: Residual, start: int) -> list[PerHead]:
+        """Queries, keys and values, out of one product where all are read everywhere.
 
         Where models are small, a step's time is the number of its operations.
         """
-        weight = torch.cat([self.W_Q, self.W_K, self.W_V]).transpose(0, 1).flatten(1)
-        biases: list[Tensor] = [
-            b for b in (self.b_Q, self.b_K, self.b_V) if b is not None
-        ]
-        read = F.linear(x, weight.mT, torch.cat(biases).flatten() if biases else None)
-        heads = rearrange(read, "b pos (head d) -> b pos head d", d=self.W_Q.shape[-1])
+        weights, biases = (self.W_Q, self.W_K, self.W_V), (self.b_Q, self.b_K, self.b_V)
+        if start:
+            parts = _heads(x[:, start:], weights[:1], biases[:1])
+            parts += _heads(x, weights[1:], biases[1:])
+        else:
+            parts = _heads(x, weights, biases)
         points = (self.hook_q, self.hook_k, self.hook_v)
         # A hook may write into what it gets, which must not be a part of something.
         return [
             point(part.clone() if heard(point) else part)
-            for point, part in zip(points, heads.chunk(3, -2), strict=True)
+            for point, part in zip(points, parts, strict=True)
         ]
 
     def _scores(self, q: PerHead, k: PerHead, x: Residual) -> Pattern:
@@ -197,7 +199,9 @@ class Attention(nn.Module):
             scores = scores + a * self._matches(scores, x)
         if self.config.mask == "none":
             return scores
-        return scores.masked_fill(self.mask[: x.shape[1], : x.shape[1]], -torch.inf)
+        n_queries, n_keys = scores.shape[-2:]
+        future = self.mask[n_keys - n_queries : n_keys, :n_keys]
+        return scores.masked_fill(future, -torch.inf)
 
     def _matches(
         self, scores: Pattern, x: Residual
@@ -207,12 +211,14 @@ class Attention(nn.Module):
         if kind == "scores":
             return scores
         keys = x @ self.orthogonal if kind.endswith("orthogonal") else x
-        match = x @ keys.mT
+        start = x.shape[1] - scores.shape[-2]
+        match = _beginning(x, start) @ keys.mT
         if kind.startswith("off_diagonal"):
-            match = match - torch.diag_embed(match.diagonal(dim1=1, dim2=2))
+            own = torch.ones(match.shape[1:], dtype=torch.bool, device=x.device)
+            match = match.where(~own.triu(start).tril(start), 0)
         return match[:, None]
 
-    def _output(self, z: PerHead, pattern: Pattern, x: Residual) -> Residual:
+    def _output(self, z: PerHead, pattern: Pattern, x: Residual) -> Later:
         mixed, read = None, x
         if self.b is not None:
             b = self.config.value_output_identity * self.b[:, None, None]
@@ -273,10 +279,11 @@ class Block(nn.Module):
         self.hook_resid_pre, self.hook_attn_out = HookPoint(), HookPoint()
         self.hook_resid_mid, self.hook_resid_post = HookPoint(), HookPoint()
 
-    def forward(self, residual: Residual) -> Residual:
-        """The residual after the block."""
+    def forward(self, residual: Residual, start: int = 0) -> Later:
+        """The residual after the block, at positions start, ..."""
         residual = self.hook_resid_pre(residual)
-        residual = residual + self.hook_attn_out(self.attn(self.ln1(residual)))
+        attended = self.hook_attn_out(self.attn(self.ln1(residual), start))
+        residual = _beginning(residual, start) + attended
         residual = self.hook_resid_mid(residual)
         if self.mlp is not None:
             residual = residual + self.hook_mlp_out(self.mlp(self.ln2(residual)))
@@ -312,6 +319,8 @@ class Decoder(HookedRootModule):
             self.unembedding = _normal(shape, config.std(d_model), generator)
         self.b_U = _zeros((config.output_size,), config.head == "affine")
         self.hook_embed, self.hook_logits = HookPoint(), HookPoint()
+        last = blocks[-1].modules()
+        self._last_points = [point for point in last if isinstance(point, HookPoint)]
         self.setup()
         self.to(generator.device)
 
@@ -345,6 +354,20 @@ class Decoder(HookedRootModule):
             residual = block(residual)
         return residual
 
+    def answer(self, tokens: Tokens) -> Float[Tensor, "batch d_vocab"]:
+        """The logits after the last token: `forward(tokens)[:, -1]`, at less cost.
+
+        Nobody reads the other positions of the last block, unless something listens.
+        """
+        return self.readout(self.last(tokens))[:, 0]
+
+    def last(self, tokens: Tokens) -> Float[Tensor, "batch 1 d_model"]:
+        """The residual after the last block, at the last token."""
+        residual = self.through(self.embed(tokens), stop=-1)
+        heard_there = any(heard(point) for point in self._last_points)
+        start = 0 if heard_there else residual.shape[1] - 1
+        return self.blocks[-1](residual, start)[:, -1:]
+
     def readout(self, residual: Residual) -> Logits:
         """The logits of the residual after the last block."""
         normalized = self.ln_final(residual)
@@ -353,6 +376,30 @@ class Decoder(HookedRootModule):
     def final_norm(self, residual: Vectors) -> Vectors:
         """The residual as the unembedding reads it; fires no hook (logit lens)."""
         return self.ln_final.layer(residual)
+
+
+def answer(model: nn.Module, tokens: Tokens) -> Float[Tensor, "batch d_vocab"]:
+    """The logits after the last token, of a decoder or of any other model."""
+    if isinstance(model, Decoder):
+        return model.answer(tokens)
+    logits: Tensor = model(tokens)
+    return logits[:, -1]
+
+
+def _heads(
+    x: Residual, weights: Sequence[Tensor], biases: Sequence[Tensor | None]
+) -> list[PerHead]:
+    """What several matrices [head, d_model, d_head] read, out of one product."""
+    weight = torch.cat(tuple(weights)).transpose(0, 1).flatten(1)
+    bias = [b for b in biases if b is not None]
+    read = F.linear(x, weight.mT, torch.cat(bias).flatten() if bias else None)
+    heads = rearrange(read, "b pos (head d) -> b pos head d", d=weights[0].shape[-1])
+    return list(heads.chunk(len(weights), -2))
+
+
+def _beginning(x: Residual, start: int) -> Later:
+    # The gradient of a slice is a copy into zeros, also where it is all of it.
+    return x[:, start:] if start else x
 
 
 def _normal(shape: tuple[int, ...], std: float, generator: Generator) -> nn.Parameter:

@@ -18,7 +18,7 @@ from tests.ground_truth import (
     uninformed_model,
 )
 from trained.config import as_dict, from_dict
-from trained.decoder import Decoder, DecoderConfig
+from trained.decoder import Decoder, DecoderConfig, answer
 
 TINY = DecoderConfig(
     d_vocab=11, d_model=16, n_layers=2, n_heads=2, n_ctx=6, init_std=0.3
@@ -41,6 +41,9 @@ VARIANTS = {
     "regression": replace(TINY, head="affine", d_vocab_out=1, final_gain="none"),
     "attention only": replace(TINY, d_mlp=0, d_head=5, biases="none"),
     "orthonormal": replace(TINY, embedding="orthonormal", head="untied"),
+    "own match left out": replace(
+        TINY, key_query_identity=10.0, matching="off_diagonal"
+    ),
     "symbols": replace(
         TINY,
         mask="none",
@@ -193,6 +196,32 @@ def test_embed_through_readout_compose(variant: Decoder) -> None:
     early = variant.through(variant.embed(prompts()), stop=1)
     late = variant.readout(variant.through(early, start=1))
     torch.testing.assert_close(late, variant(prompts()), atol=0, rtol=0)
+
+
+def test_the_answer_is_what_all_positions_give_at_the_last(variant: Decoder) -> None:
+    whole, short = variant(prompts())[:, -1], variant.answer(prompts())
+    torch.testing.assert_close(short, whole, atol=1e-5, rtol=1e-5)
+    parameters = [p for p in variant.parameters() if p.requires_grad]
+    both = [
+        torch.autograd.grad(said.square().sum(), parameters, allow_unused=True)
+        for said in (short, whole)
+    ]
+    for ours, theirs in zip(*both, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_a_listener_in_the_last_block_hears_every_position(variant: Decoder) -> None:
+    seen: list[Tensor] = []
+    hooks = [("blocks.1.hook_resid_post", lambda x, **_: seen.append(x))]
+    with variant.hooks(fwd_hooks=hooks):
+        said = variant.answer(prompts())
+    assert seen[0].shape[:2] == prompts().shape
+    torch.testing.assert_close(said, variant(prompts())[:, -1])
+
+
+def test_other_models_answer_too() -> None:
+    model = torch.nn.Embedding(11, 4)
+    assert torch.equal(answer(model, prompts()), model(prompts()[:, -1]))
 
 
 @pytest.mark.parametrize("matching", ["identity", "off_diagonal", "orthogonal"])

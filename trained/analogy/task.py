@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from probes.alignment import paired_cosine
 from trained.arm import Draw
+from trained.decoder import answer
 from trained.errors import unknown
 from trained.task import Batch, positions
 
@@ -225,7 +226,7 @@ Reading = Callable[[Any, Batch], tuple[Logits, Features]]
 
 def answer_logits(model: Any, prompts: Batch) -> Logits:
     """Logits after the last token."""
-    return model(prompts.tokens)[:, -1]
+    return answer(model, prompts.tokens)
 
 
 def premise_loss(model: Any, data: Premises) -> Float[Tensor, ""]:
@@ -278,7 +279,7 @@ def block_reading(model: Any, prompts: Batch) -> tuple[Logits, Features]:
 
 def gpt_reading(model: Any, prompts: Batch) -> tuple[Logits, Features]:
     """GPT-2's answers, and its states after the final norm at the last token."""
-    residual = model.through(model.embed(prompts.tokens))[:, -1:]
+    residual = model.last(prompts.tokens)
     return model.readout(residual)[:, 0], model.final_norm(residual)[:, 0]
 
 

@@ -23,7 +23,7 @@ from transformer_lens.hook_points import HookPoint
 
 from probes.weights import diagonal_excess
 from trained.arm import adam
-from trained.decoder import Decoder
+from trained.decoder import Decoder, answer
 from trained.task import Batch
 
 from .config import Factors
@@ -133,9 +133,9 @@ def answers(
 ) -> dict[str, Float[Tensor, ""]]:
     """Accuracies in [0, 1]: two-hop, two-hop among the objects only, and hop 2."""
     asked, hop2 = data["two_hop"], data["hop2"]
-    logits = model(asked.tokens)[:, -1]
+    logits = answer(model, asked.tokens)
     among = logits[:, objects].argmax(-1) + objects.start
-    second = model(hop2.tokens)[:, -1].argmax(-1)
+    second = answer(model, hop2.tokens).argmax(-1)
     return {
         "ood": (logits.argmax(-1) == asked.targets).float().mean(),
         "ood_obj": (among == asked.targets).float().mean(),

@@ -125,8 +125,11 @@ class StandardMLP(nn.Module):
 
     def forward(self, x: Queries) -> Queries:
         """What the FFN writes."""
-        post = self.hook_post(self.hook_pre(x @ self.W_in + self.b_in).relu())
-        return post @ self.W_out + self.b_out
+        return self.hidden(x) @ self.W_out + self.b_out
+
+    def hidden(self, x: Queries) -> Float[Tensor, "batch query d_mlp"]:
+        """What its neurons say."""
+        return self.hook_post(self.hook_pre(x @ self.W_in + self.b_in).relu())
 
 
 class StandardBlock(nn.Module):
@@ -188,10 +191,10 @@ class StandardModel(HookedRootModule):
         slots = self.vocabulary.slots(tokens)
         at = places(slots, n_predicates, queries)
         if self._is_lean:
-            state = self.block.after(self._looked_up(slots, at))
+            logits = self._read(self._looked_up(slots, at))
         else:
-            state = self.block(self.hook_embed(self._embed(slots)), at)
-        logits = self.hook_logits(state @ self.W_U)
+            logits = self.block(self.hook_embed(self._embed(slots)), at) @ self.W_U
+        logits = self.hook_logits(logits)
         n = self.vocabulary.n_variables
         return Prediction(logits[..., :n], logits[..., n:])
 
@@ -236,6 +239,17 @@ class StandardModel(HookedRootModule):
         key, value = rearrange(seen, heads, head=2 * n_heads).chunk(2, 2)
         query = rearrange(query, heads, head=n_heads)
         return self.block.hook_attn_out(attn.attended(query, key, value, at))
+
+    def _read(self, mid: Queries) -> Float[Tensor, "batch query out"]:
+        """The logits of states before the FFN, where it keeps no residual.
+
+        W_out W_U is one matrix with few columns, unless somebody listens between them.
+        """
+        block = self.block
+        if heard(block.hook_mlp_out) or heard(block.hook_resid_post):
+            return block.after(mid) @ self.W_U
+        post = block.mlp.hidden(block.hook_resid_mid(mid))
+        return post @ (block.mlp.W_out @ self.W_U) + block.mlp.b_out @ self.W_U
 
     @property
     def block(self) -> StandardBlock:

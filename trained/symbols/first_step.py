@@ -2,7 +2,7 @@
 
 Does the loss on an unseen symbol fall when training begins? The copy task `a` -> a with
 attention alone and tied embeddings, in the mean-field scale (Eqs. 10, 11, 27 and 28 of
-"When can transformers reason with abstract symbols?"). `transfer_rates` is the fall of
+"When can transformers reason with abstract symbols?"). A transfer rate is the fall of
 the test loss per fall of the training loss at the first instant of gradient flow on
 each group of parameters. Theorem 5.1 says it is not positive for wide models, whatever
 the rates of the groups; Theorem 5.2 that the scalar b makes it constant.
@@ -80,54 +80,51 @@ class CopyModel(nn.Module):
         return written @ self.W_E.mT / self.sizes.d_model
 
 
-def transfer_rates(
-    model: CopyModel, names: Sequence[str] = GROUPS, *, among_seen: bool = False
-) -> dict[str, float]:
-    """<grad L_test, grad L_train> / |grad L_train|^2 by group of parameters.
+class FirstInstant:
+    """How the losses of a model begin to fall; each gradient is taken once."""
 
-    L_train is the mean cross-entropy over the seen tokens, L_test over the unseen
-    ones. 1: both losses fall at the same rate; 0 or less: the unseen one does not fall.
-    A position embedding of strength 0 has no gradient, and no rate.
+    def __init__(self, model: CopyModel) -> None:
+        tokens, n_seen = torch.arange(model.sizes.n_tokens), model.sizes.n_seen
+        self._train = gradients(model, tokens[:n_seen])
+        self._test = gradients(model, tokens[n_seen:])
+        self._half = gradients(model, tokens[: max(1, n_seen // 2)])
 
-    Args:
-        model: before training.
-        names: which groups.
-        among_seen: let the test tokens be the first half of the seen ones instead.
-    """
-    train, test = _both_gradients(model, names, among_seen=among_seen)
-    sizes = {name: float(gradient.square().sum()) for name, gradient in train.items()}
-    return {
-        name: float((train[name] * test[name]).sum()) / size
-        for name, size in sizes.items()
-        if size > 0
-    }
+    def transfer_rates(
+        self, names: Sequence[str] = GROUPS, *, among_seen: bool = False
+    ) -> dict[str, float]:
+        """<grad L_test, grad L_train> / |grad L_train|^2 by group of parameters.
 
+        L_train is the mean cross-entropy over the seen tokens, L_test over the unseen
+        ones. 1: both losses fall at the same rate; 0 or less: the unseen one does not
+        fall. A position embedding of strength 0 has no gradient, and no rate.
 
-def rotated_share(model: CopyModel) -> float:
-    """<grad L_test, grad L_train> of q over that of b.
+        Args:
+            names: which groups.
+            among_seen: let the test tokens be the first half of the seen ones instead.
+        """
+        test = self._half if among_seen else self._test
+        sizes = {name: float(self._train[name].square().sum()) for name in names}
+        return {
+            name: float((self._train[name] * test[name]).sum()) / size
+            for name, size in sizes.items()
+            if size > 0
+        }
 
-    Not a rate of q's own: both of its gradients are noise, and so would be their ratio.
-    """
-    seen, unseen = _both_gradients(model, ("b", "q"))
-    products = {name: float((seen[name] * unseen[name]).sum()) for name in seen}
-    return products["q"] / products["b"]
+    def rotated_share(self) -> float:
+        """<grad L_test, grad L_train> of q over that of b.
 
-
-def _both_gradients(
-    model: CopyModel, names: Sequence[str], *, among_seen: bool = False
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Those on the seen tokens and those on the tokens of the test."""
-    tokens, n_seen = torch.arange(model.sizes.n_tokens), model.sizes.n_seen
-    test = tokens[: max(1, n_seen // 2)] if among_seen else tokens[n_seen:]
-    return gradients(model, tokens[:n_seen], names), gradients(model, test, names)
+        Not a rate of q's own: both of its gradients are noise, and so would be their
+        ratio.
+        """
+        q, b = (float((self._train[n] * self._test[n]).sum()) for n in ("q", "b"))
+        return q / b
 
 
-def gradients(
-    model: CopyModel, tokens: Int[Tensor, " example"], names: Sequence[str] = GROUPS
-) -> dict[str, Tensor]:
-    """Gradients of the mean loss on tokens that are to be copied."""
+def gradients(model: CopyModel, tokens: Int[Tensor, " example"]) -> dict[str, Tensor]:
+    """Gradients of the mean loss on tokens that are to be copied, by parameter."""
     loss = cross_entropy(model(tokens), tokens)
-    found = torch.autograd.grad(loss, [getattr(model, name) for name in names])
+    names = dict(model.named_parameters())
+    found = torch.autograd.grad(loss, list(names.values()))
     return dict(zip(names, found, strict=True))
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trained.arm import Quantity
-from trained.decoder import Decoder
+from trained.decoder import answer
 from trained.task import Batch
 
 Labels = tuple[float, ...]
@@ -15,12 +15,7 @@ Labels = tuple[float, ...]
 
 def answers(model: nn.Module, strings: Batch) -> Float[Tensor, "batch out"]:
     """What the model says at CLS: a number, or a logit for every token but CLS."""
-    if isinstance(model, Decoder):
-        # Nobody reads the logits of the other positions.
-        residual = model.through(model.embed(strings.tokens))
-        said = model.readout(residual[:, -1:])[:, -1]
-    else:
-        said = model(strings.tokens)[:, -1]
+    said = answer(model, strings.tokens)
     return said if said.shape[-1] == 1 else said[:, :-1]
 
 

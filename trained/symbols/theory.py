@@ -151,8 +151,10 @@ class Regression(NamedTuple):
     gram: Float[Tensor, "train train"]
     between: Float[Tensor, "test train"]
 
-    def predictions(self, labels: Float[Tensor, " train"]) -> Float[Tensor, " test"]:
-        """What it says of the test strings."""
+    def predictions(
+        self, labels: Float[Tensor, " train *teacher"]
+    ) -> Float[Tensor, " test *teacher"]:
+        """What it says of the test strings; all teachers share one factorisation."""
         return self.between @ torch.linalg.solve(self.gram, labels.double())
 
     def nearest(self, labels: Float[Tensor, " train"]) -> Float[Tensor, " test"]:

@@ -23,9 +23,8 @@ from trained.symbols.first_step import (
     GROUPS,
     CopyModel,
     CopySizes,
+    FirstInstant,
     limit,
-    rotated_share,
-    transfer_rates,
 )
 from trained.symbols.kernel import (
     AttentionKernel,
@@ -234,13 +233,15 @@ class Theory(Remembering):
         order = torch.randperm(n, generator=source)
         clean = train.targets
         noisy = clean + own.noise * torch.randn(n, generator=source)
-        said: dict[Taught, Tensor] = {
-            "clean": fit.predictions(clean),
-            "shuffled": fit.predictions(clean[order]),
-            "noisy": fit.predictions(noisy),
-            "shuffled noisy": fit.predictions(noisy[order]),
-            "nearest noisy": fit.nearest(noisy),
+        labels: dict[Taught, Tensor] = {
+            "clean": clean,
+            "shuffled": clean[order],
+            "noisy": noisy,
+            "shuffled noisy": noisy[order],
         }
+        every = fit.predictions(torch.stack(list(labels.values()), 1)).unbind(1)
+        said: dict[Taught, Tensor] = dict(zip(labels, every, strict=True))
+        said["nearest noisy"] = fit.nearest(noisy)
         return {k: (v - test.targets.double()).square() for k, v in said.items()}
 
     def by_task(
@@ -339,10 +340,10 @@ class Theory(Remembering):
             for index in range(own.draws):
                 source = generator(seed, index, "symbols", "copy theory", d_model)
                 sizes = self.copy_sizes(d_model, gamma)
-                model = CopyModel(sizes, generator=source)
-                seen = transfer_rates(model, among_seen=True)
-                rates = transfer_rates(model, (*GROUPS, "b"))
-                rates["q"] = rotated_share(model)
+                first = FirstInstant(CopyModel(sizes, generator=source))
+                rates = first.transfer_rates((*GROUPS, "b"))
+                rates["q"] = first.rotated_share()
+                seen = first.transfer_rates(among_seen=True)
                 found.append({**rates, **{f"{k}, seen": v for k, v in seen.items()}})
         return found
 

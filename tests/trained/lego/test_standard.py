@@ -84,6 +84,22 @@ def test_looked_up_is_what_is_written_out(
         torch.testing.assert_close(lean, plain, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("point", ["hook_mlp_out", "hook_resid_post"])
+def test_who_listens_behind_the_mlp_hears_what_is_read(point: str) -> None:
+    model, batch = model_of(), sentences(4, 3)
+    tokens, heard = batch.tokens(SIZES), []
+    alone = model(tokens)
+    listening = getattr(model.block, point).register_forward_hook(
+        lambda _module, _inputs, state: heard.append(state)
+    )
+    listened = model(tokens)
+    listening.remove()
+    for one, other in zip(alone, listened, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    (state,) = heard
+    torch.testing.assert_close(torch.cat(listened, -1), state @ model.W_U)
+
+
 def test_residual_and_norm_are_written_out() -> None:
     assert not model_of(residual=True)._is_lean
     assert not model_of(residual=True, norm=True)._is_lean

@@ -9,10 +9,9 @@ from trained.symbols.first_step import (
     GROUPS,
     CopyModel,
     CopySizes,
+    FirstInstant,
     gradients,
     limit,
-    rotated_share,
-    transfer_rates,
     wide_limit,
 )
 
@@ -49,8 +48,8 @@ def test_the_rate_is_what_a_small_step_does(group: str) -> None:
             found = [cross_entropy(copier(part), part) for part in (seen, unseen)]
         return float(found[0]), float(found[1])
 
-    expected = transfer_rates(copier, NAMES)[group]
-    step, before = gradients(copier, seen, NAMES)[group], losses()
+    expected = FirstInstant(copier).transfer_rates(NAMES)[group]
+    step, before = gradients(copier, seen)[group], losses()
     with torch.no_grad():
         getattr(copier, group).sub_(1e-4 * step)
     after = losses()
@@ -61,7 +60,7 @@ def test_the_rate_is_what_a_small_step_does(group: str) -> None:
 
 def test_wide_models_reach_the_closed_form_and_narrow_ones_do_not() -> None:
     closed = wide_limit(CopySizes(1024))
-    wide, narrow = (transfer_rates(model(d), NAMES) for d in (1024, 16))
+    wide, narrow = (FirstInstant(model(d)).transfer_rates(NAMES) for d in (1024, 16))
     for group, rate in closed.items():
         assert wide[group] == pytest.approx(rate, abs=0.05)
     for group in ("W_V", "W_O"):
@@ -72,12 +71,13 @@ def test_wide_models_reach_the_closed_form_and_narrow_ones_do_not() -> None:
 
 def test_a_position_of_strength_zero_has_no_rate() -> None:
     sizes = CopySizes(16, gamma=0.0)
-    found = transfer_rates(CopyModel(sizes, generator=torch.Generator().manual_seed(0)))
+    copier = CopyModel(sizes, generator=torch.Generator().manual_seed(0))
+    found = FirstInstant(copier).transfer_rates()
     assert set(found) == {"W_V", "W_O", "W_E"}
 
 
 def test_a_seen_symbol_is_learned() -> None:
-    for rate in transfer_rates(model(256), among_seen=True).values():
+    for rate in FirstInstant(model(256)).transfer_rates(among_seen=True).values():
         assert rate > 0.2
 
 
@@ -113,9 +113,9 @@ def test_impossible_sizes_are_refused() -> None:
 
 
 def test_a_rotation_in_place_of_the_identity_teaches_nothing() -> None:
-    shares = [rotated_share(model(256, seed)) for seed in range(3)]
+    shares = [FirstInstant(model(256, seed)).rotated_share() for seed in range(3)]
     assert max(map(abs, shares)) < 0.05
     copier = model(64)
     with torch.no_grad():
         copier.rotation.copy_(torch.eye(64))
-    assert rotated_share(copier) == pytest.approx(1)
+    assert FirstInstant(copier).rotated_share() == pytest.approx(1)
