@@ -74,7 +74,9 @@ def about(draw: Callable[[Any], Figure]) -> str:
 
 def drawn(kind: str, figure: Figure, about: str, origin: str = "") -> Drawn:
     """A figure as SVG, with its numbers."""
-    fit_titles(figure)
+    if not fit_titles(figure):
+        # It is laid out, and saving it would do that again.
+        figure.set_layout_engine("none")
     wide = bool(figure.get_figwidth() > WIDE)
     return Drawn(kind, about, origin, as_svg(figure), as_csv(figure), wide)
 

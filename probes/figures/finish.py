@@ -99,19 +99,25 @@ def scale_text(figure: Figure) -> None:
     figure.set_size_inches(*(figure.get_size_inches() * (1 + (factor - 1) / 3)))
 
 
-def fit_titles(figure: Figure) -> None:
-    """Break titles and the names of axes that reach over the edge or the next panel."""
-    if not any(ax.get_title() or ax.get_ylabel() for ax in figure.axes):
-        return
+def fit_titles(figure: Figure) -> bool:
+    """Break titles and the names of axes that reach over the edge or the next panel.
+
+    Returns:
+        Whether one was broken, so that the figure has to be laid out anew.
+    """
     figure.draw_without_rendering()
+    broken = False
     for ax in figure.axes:
         for text in (ax.title, ax.xaxis.label):
-            _break(text, lambda own: own.get_window_extent().width, _room(figure, ax))
+            room = _room(figure, ax)
+            broken |= _break(text, lambda own: own.get_window_extent().width, room)
         tall = float(ax.get_window_extent().height) * 1.1
-        _break(ax.yaxis.label, lambda own: own.get_window_extent().height, tall)
+        name = ax.yaxis.label
+        broken |= _break(name, lambda own: own.get_window_extent().height, tall)
+    return broken
 
 
-def _break(text: Text, length: Callable[[Text], float], room: float) -> None:
+def _break(text: Text, length: Callable[[Text], float], room: float) -> bool:
     """Break a text into lines until it is short enough; never inside a formula."""
     whole = text.get_text()
     letters = max((len(line) for line in whole.splitlines()), default=0)
@@ -122,6 +128,7 @@ def _break(text: Text, length: Callable[[Text], float], room: float) -> None:
         lines = (textwrap.fill(line, letters) for line in whole.splitlines())
         # Not `set_title`, which would take back the size of the letters.
         text.set_text("\n".join(lines))
+    return text.get_text() != whole
 
 
 def _room(figure: Figure, ax: Axes) -> float:

@@ -5,7 +5,7 @@ one half, between tested lengths linear in log L; |X| - 1 censors it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress, pairwise
 
@@ -116,15 +116,23 @@ class ExperimentLab(FoldedLab):
 
     @once
     def _crossing(self, specimen: Specimen) -> float:
-        return self._edited_crossing(specimen, None)
+        return self._crossing_of(specimen, partial(self._solved, specimen))
 
-    def _edited_crossing(self, specimen: Specimen, edit: Edit | None) -> float:
-        """L_x with edited attention, asked until hardly a chain is right."""
-        count, found = self.config.test.n_reach, {}
+    def _edited_crossing(self, specimen: Specimen, edit: Edit) -> float:
+        """L_x with edited attention."""
+        count = self.config.test.n_reach
+
+        def solved(length: int) -> float:
+            return specimen.marks(specimen.sentences(length, count), edit).all
+
+        return self._crossing_of(specimen, solved)
+
+    def _crossing_of(self, specimen: Specimen, solved: Callable[[int], float]) -> float:
+        """L_x, asked until hardly a chain is right."""
+        found = {}
         for length in lengths_to(self.config.train_length, self._longest_of(specimen)):
-            marks = specimen.marks(specimen.sentences(length, count), edit)
-            found[length] = marks.all
-            if marks.all < HALF / 4:
+            found[length] = solved(length)
+            if found[length] < HALF / 4:
                 break
         return crossing(found, HALF)
 
