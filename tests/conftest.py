@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from jaxtyping import config as axes
 
 from circuits import progress
 from tests import ground_truth, toy
@@ -25,6 +26,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return not long and item.path not in slow
 
     items.sort(key=is_short)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Axes are checked where a claim is first judged, not in every calibration of it.
+
+    They would take half of the time there.
+    """
+    axes.update("jaxtyping_disable", item.path.name.startswith("test_calibration"))
+    try:
+        return (yield)
+    finally:
+        axes.update("jaxtyping_disable", False)
 
 
 @pytest.hookimpl(optionalhook=True)
