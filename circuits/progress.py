@@ -99,12 +99,14 @@ class Step:
         """Seconds to go at the pace so far; None: nothing tells.
 
         What is left times (seconds from the first to the last report) / (what was done
-        between them), minus the seconds since.
+        between them), minus the seconds since; where these are more, the pace was
+        another (as of parts that were there already) and tells nothing.
         """
         if not self._total or self._first is None or self._done <= self._first[0]:
             return None
         pace = (self._last - self._first[1]) / (self._done - self._first[0])
-        return max(0.0, (self._total - self._done) * pace - (now - self._last))
+        seconds = (self._total - self._done) * pace - (now - self._last)
+        return seconds if seconds >= 0 else None
 
 
 class Line:

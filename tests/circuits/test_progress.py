@@ -104,7 +104,7 @@ def test_steps_within_steps_share_the_line_and_the_outer_one_tells_the_time(
         after(line, clock, 30)
     assert log.getvalue().splitlines() == [
         "sweep 0 of 3 · judging, 2 s so far",
-        "sweep width=4 · judging, about 0 s left",
+        "sweep width=4 · judging, 32 s so far",
     ]
 
 
