@@ -89,6 +89,8 @@ def test_work_that_goes_on_is_not_taken_for_quick(clock: Clock) -> None:
         clock.now += 10
         done(91)
         assert done.left(clock.now) == pytest.approx(90)
+        # What should be done by now and is not: the pace tells nothing.
+        assert done.left(clock.now + 91) is None
 
 
 def test_steps_within_steps_share_the_line_and_the_outer_one_tells_the_time(
@@ -96,15 +98,15 @@ def test_steps_within_steps_share_the_line_and_the_outer_one_tells_the_time(
 ) -> None:
     log = io.StringIO()
     line = Line(log, clock, refresh=0)
-    around = (line.step("command"), line.step("sweep", 3), line.step("judging"))
+    around = (line.step("command"), line.step("sweep", 99), line.step("judging"))
     with around[0], around[1] as outer, around[2]:
         outer(0)
         after(line, clock, 2)
         outer(1, "width=4")
         after(line, clock, 30)
     assert log.getvalue().splitlines() == [
-        "sweep 0 of 3 · judging, 2 s so far",
-        "sweep width=4 · judging, 32 s so far",
+        "sweep 0 of 99 · judging, 2 s so far",
+        "sweep width=4 · judging, about 3 min left",
     ]
 
 
