@@ -18,6 +18,7 @@ from circuits.sites import Site
 from trained.errors import BadInput
 
 from . import laws
+from .halves import Halves
 from .language_model import LanguageModel, Side, behind
 from .laws import Compared, Finding, Observed, Tokens, judged, observe, share
 
@@ -188,7 +189,7 @@ class _Edits:
 
     def logits(self, edits: Mapping[Site, Edit], copies: int = 1) -> Tensor:
         """Of some copies of the prompt, edited."""
-        with intervene(self.model, edits):
+        with Halves(), intervene(self.model, edits):
             output = self.model(self.prompt.repeat(copies, 1))
         return getattr(output, "logits", output).to(self.expected)
 

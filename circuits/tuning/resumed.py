@@ -5,14 +5,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from trained.errors import BadInput, unknown
 from trained.interrupts import Holding
 
-from .facts import CHUNK, FactBatch, logits_of
+from .facts import CHUNK, FactBatch, logits_of, unembedding_at
 
 
 class ResumedBatch(NamedTuple):
@@ -68,17 +68,18 @@ def run_frozen(model: nn.Module, facts: FactBatch, n_frozen: int) -> ResumedBatc
 def resumed_loss(model: Any, batch: ResumedBatch, n_frozen: int) -> Float[Tensor, ""]:
     """-log p of the answers' tokens, each given all before it; their mean.
 
-    The frozen blocks are not run: their residual is given.
+    The frozen blocks are not run: their residual is given. Nor is the last position,
+    after which nothing is asked.
     """
     facts = batch.facts
     answers = facts.answers.nonzero(as_tuple=True)
     fact, place = (index.to(facts.tokens.device) for index in answers)
     frozen = list(block_list(model)[1])[:n_frozen]
     with (
-        _answering(frozen, batch.residual),
-        _only_at(model.get_output_embeddings(), fact, place - 1),
+        _answering(frozen, batch.residual[:, :-1]),
+        unembedding_at(model, fact, place - 1),
     ):
-        logits = logits_of(model, facts.tokens, facts.mask)
+        logits = logits_of(model, facts.tokens[:, :-1], facts.mask[:, :-1])
     return functional.cross_entropy(logits.float(), facts.tokens[fact, place])
 
 
@@ -93,18 +94,4 @@ def _answering(blocks: Sequence[nn.Module], residual: Tensor) -> Iterator[None]:
         for block in blocks:
             block.forward = answer
             stack.callback(delattr, block, "forward")
-        yield
-
-
-@contextmanager
-def _only_at(
-    unembedding: nn.Module, fact: Int[Tensor, " place"], place: Int[Tensor, " place"]
-) -> Iterator[None]:
-    """Unembed some places only: the logits are [place, d_vocab]."""
-
-    def narrow(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (inputs[0][fact, place],)
-
-    with Holding() as held:
-        held.add(unembedding.register_forward_pre_hook, narrow)
         yield

@@ -158,13 +158,11 @@ def _rows(data: ResumedBatch, rows: Tensor, device: torch.device) -> ResumedBatc
     return ResumedBatch(facts, data.residual[rows, :length].to(device))
 
 
-@torch.no_grad()
 def scored(model: LanguageModel, facts: Sequence[Fact]) -> Scores:
     """How well a model gives the answer to every fact, all of its tokens."""
     _, hf = behind(model.module)
-    batch = encode(model.tokenizer, facts)
-    found = answer_scores(hf, FactBatch(*(t.to(model.device) for t in batch)))
-    return Scores(*(tensor.double().cpu() for tensor in found))
+    found = answer_scores(hf, encode(model.tokenizer, facts))
+    return Scores(*(tensor.double() for tensor in found))
 
 
 def exact(model: LanguageModel, facts: Sequence[Fact]) -> Float[Tensor, " fact"]:

@@ -3,8 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
 
-from circuits.tuning.facts import CHUNK, Fact, answer_scores, encode
+from circuits.tuning.facts import CHUNK, Fact, answer_scores, encode, rows_to_run
 from tests.random_models import D_VOCAB, letter_tokenizer, random_model
 from trained.errors import BadInput
 
@@ -12,13 +14,34 @@ TOKENIZER = letter_tokenizer()
 FACTS = [Fact("ab", "cd"), Fact("hello ", "w"), Fact("x", "yz.")]
 
 
-def bigrams(table):
+class Bigrams(nn.Module):
     """A model whose logits depend on the current token only."""
 
-    def model(input_ids, **_options):
-        return SimpleNamespace(logits=table[input_ids])
+    def __init__(self, table):
+        super().__init__()
+        self.head = nn.Linear(*table.T.shape, bias=False)
+        self.head.weight.data = table.T
 
-    return model
+    def get_output_embeddings(self):
+        return self.head
+
+    def forward(self, input_ids, **_options):
+        one_hot = functional.one_hot(input_ids, D_VOCAB).float()
+        return SimpleNamespace(logits=self.head(one_hot).detach())
+
+
+def whole_scores(model, tokenizer, fact):
+    """Log-probability, rank and exact match of one fact, from all its logits."""
+    prompt = tokenizer(fact.prompt)["input_ids"]
+    answer = tokenizer(fact.answer, add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + answer])).logits[0].float()
+    before = logits[len(prompt) - 1 : -1]
+    logprob = sum(
+        row.log_softmax(0)[t].item() for row, t in zip(before, answer, strict=True)
+    )
+    rank = 1 + (before[0] > before[0, answer[0]]).sum().item()
+    return logprob, rank, float(before.argmax(-1).tolist() == answer)
 
 
 def test_answers_follow_prompts_and_padding_is_on_the_right():
@@ -40,17 +63,17 @@ def test_scores_of_a_bigram_model_worked_by_hand():
     table[c] = table[c].where(torch.arange(D_VOCAB) != a, table[c, d] + 1)
     p_d = table[c].softmax(0)[d].item()
 
-    scores = answer_scores(bigrams(table), encode(TOKENIZER, [Fact("ab", "cd")]))
+    scores = answer_scores(Bigrams(table), encode(TOKENIZER, [Fact("ab", "cd")]))
     assert scores.logprob.item() == pytest.approx(math.log(0.5) + math.log(p_d))
     assert scores.rank.item() == 1
     assert scores.exact.item() == 0  # d is only second after c
 
-    alone = answer_scores(bigrams(table), encode(TOKENIZER, [Fact("ab", "c")]))
+    alone = answer_scores(Bigrams(table), encode(TOKENIZER, [Fact("ab", "c")]))
     assert alone.exact.item() == 1
 
 
 def test_a_model_that_knows_nothing_has_the_middle_rank_and_no_match():
-    even = bigrams(torch.zeros(D_VOCAB, D_VOCAB))
+    even = Bigrams(torch.zeros(D_VOCAB, D_VOCAB))
     scores = answer_scores(even, encode(TOKENIZER, FACTS))
     assert scores.rank.tolist() == [(D_VOCAB + 1) / 2] * 3
     assert scores.exact.tolist() == [0, 0, 0]
@@ -69,6 +92,50 @@ def test_scores_do_not_depend_on_the_company(family):
         alone = answer_scores(model, encode(TOKENIZER, [fact]))
         for one, all_of_them in zip(alone, together, strict=True):
             torch.testing.assert_close(one[0], all_of_them[i], atol=1e-4, rtol=1e-4)
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MIXED = [
+    Fact(LETTERS[: 1 + 7 * i % 23], LETTERS[: 1 + i % 3]) for i in range(3 * CHUNK)
+]
+SHARED = [Fact("hello", word) for word in ("a", "b", "ab", "abc", "b")] + [
+    Fact("hell", "o"),
+    Fact("x", "yz"),
+]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "granite"])
+def test_scores_are_those_of_whole_passes_fact_by_fact(family):
+    model, facts = random_model(family), MIXED + SHARED
+    scores = answer_scores(model, encode(TOKENIZER, facts))
+    expected = zip(*(whole_scores(model, TOKENIZER, f) for f in facts), strict=True)
+    for found, want in zip(scores, expected, strict=True):
+        torch.testing.assert_close(found, torch.tensor(want).float(), atol=1e-5, rtol=0)
+
+
+def test_what_begins_another_row_is_not_run_again():
+    rows, row_of = rows_to_run(encode(TOKENIZER, SHARED))
+    texts = [TOKENIZER.decode(row).replace(" ", "") for row in rows]
+    assert texts == ["xy", "helloab"]
+    assert row_of.tolist() == [1, 1, 1, 1, 1, 1, 0]
+
+
+@torch.no_grad()
+def test_only_what_is_read_is_run_and_unembedded():
+    model, seen, unembedded = random_model("llama"), [], []
+    model.get_input_embeddings().register_forward_hook(
+        lambda _m, inputs, _out: seen.append(inputs[0].numel())
+    )
+    model.get_output_embeddings().register_forward_hook(
+        lambda _m, _in, out: unembedded.append(len(out))
+    )
+    answer_scores(model, encode(TOKENIZER, SHARED))
+    # Two rows of 7, the longest; after x, y, hell, hello, helloa and helloab.
+    assert (seen, unembedded) == ([2 * 7], [6])
+    seen.clear()
+    batch = encode(TOKENIZER, MIXED)
+    answer_scores(model, batch)
+    assert sum(seen) < 0.7 * batch.tokens.numel()
 
 
 @torch.no_grad()

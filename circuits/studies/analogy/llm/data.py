@@ -68,7 +68,10 @@ def draw(facts: Sequence[Fact], n_facts: int, n_aligned: int, seed: int) -> Draw
     """Draw facts without replacement; a seed gives the same ones."""
     most = max(n_facts, 2 * n_aligned)
     if most > len(facts):
-        raise BadInput(f"{most} facts are asked for, there are {len(facts)}")
+        raise BadInput(
+            f"{most} facts are asked for, there are {len(facts)}: set facts={n_facts} "
+            f"to as many at most, n_aligned={n_aligned} to half of them"
+        )
     source = random.Random(seed)
     real = source.sample(list(facts), n_facts)
     names = tuple(invented(real, generator=source))

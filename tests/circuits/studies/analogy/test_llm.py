@@ -283,9 +283,9 @@ def told(model: LanguageModel) -> Told:
     return Told(model, SETTINGS, (0, 1, 2))
 
 
-def word(leaf: str, lab: Told) -> str:
+def word(leaf: str, lab: Told, of: str = "analogy.llm") -> str:
     claims = {c.id: c for c in STUDY.language_claims(lab.settings)}
-    return judge(claims[f"analogy.llm.{leaf}"], lab).word
+    return judge(claims[f"{of}.{leaf}"], lab).word
 
 
 def test_the_papers_own_values_meet_the_conditions(told: Told) -> None:
@@ -301,6 +301,28 @@ def test_what_attribution_alone_gives_is_no_transfer(told: Told) -> None:
     assert word("transfer", after(permuted=(0.9, 0.7))) == "refuted"
     assert word("order", after(AS=(0.7, 0.7))) == "refuted"
     assert word("similarity", after(AS=(0.3, 0.9))) == "refuted"
+
+
+def test_an_order_that_shows_without_shared_aspects_too_is_no_analogy(
+    told: Told,
+) -> None:
+    """Permuted lessons differ from joint ones in whose aspect is whose alone."""
+
+    def after(**other: tuple[float, float]) -> str:
+        # AS keeps half of what it was taught: it has not just forgotten it.
+        given = {**told.given, "AS": (0.55, 0.7), **other}
+        return word("restricted", told.other(given=given), "analogy.ours.llm")
+
+    assert after() == "confirmed"
+    assert after(permuted=(0.75, 0.7)) == "inconclusive"
+    assert after(AS=(0.7, 0.7)) == "refuted"
+    assert after(AS=(0.4, 0.7)) == "inconclusive"
+
+
+def test_every_leaf_says_that_fewer_facts_are_drawn() -> None:
+    leaves = [c for c in STUDY.language_claims(Settings()) if c.origin == "paper"]
+    assert len(leaves) == 4
+    assert all("cpu 48" in (leaf.revised or "") for leaf in leaves)
 
 
 def test_one_draw_decides_nothing(told: Told) -> None:
