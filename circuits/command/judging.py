@@ -152,6 +152,10 @@ class _Show:
         passed = all(done.passed for done in self._done)
         return CONFIRMED if passed else NOT_CONFIRMED
 
+    def say(self, words: str) -> None:
+        """Print words where they leave standard output to the JSON."""
+        self._json.say(words)
+
     @property
     def _object(self) -> Any:
         objects = [done.as_dict() for done in self._done]
@@ -186,11 +190,11 @@ def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -
             )
             show.add(done)
             if options.figures:
-                draw_all(open_lab(run), run.path / "figures")
+                draw_all(open_lab(run), run.path / "figures", told=show.say)
         code = show.close()
         if options.report:
             judged = [str(run.path) for run in runs if run.path not in unfinished]
-            _write_report(options.report, judged, executor)
+            show.say(_write_report(options.report, judged, executor))
     if unfinished:
         raise Incomplete("; ".join(map(str, unfinished.values())))
     return code
@@ -198,12 +202,12 @@ def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -
 
 def _write_report(
     file: Path, targets: Sequence[str], executor: "Executor | None" = None
-) -> None:
-    """The page of what was just judged; its path is the last line."""
+) -> str:
+    """The page of what was just judged; its path, which is the last line."""
     from circuits.report.gather import papers
     from circuits.report.page import write_page
 
-    print(write_page(file, papers(targets, executor), []))
+    return str(write_page(file, papers(targets, executor), []))
 
 
 def _on_language_model(
@@ -239,10 +243,11 @@ def _on_language_model(
         assert keeper.path is not None
         folders.append(keeper.path)
         if options.figures:
-            draw_all(open_language(keeper.path), keeper.path / "figures")
+            folder = keeper.path / "figures"
+            draw_all(open_language(keeper.path), folder, told=show.say)
     code = show.close()
     if options.report:
-        _write_report(options.report, [str(folder) for folder in folders])
+        show.say(_write_report(options.report, [str(folder) for folder in folders]))
     return code
 
 
