@@ -16,9 +16,10 @@ from .judging import add_confirm_options, add_probe_options, run_confirm, run_pr
 from .listing import add_list_options, run_list
 from .memory import limit_memory
 from .reporting import add_report_options, run_report
-from .request import CONFIRMED, Parser, add_request_options, guarded, request_from
+from .request import CONFIRMED, Parser, guarded
 from .scanning import add_scan_options, run_scan
 from .sweeping import add_sweep_options, run_sweep
+from .training import add_train_options, run_train
 from .verifying import (
     add_diff_options,
     add_verify_options,
@@ -62,7 +63,12 @@ def _parser() -> argparse.ArgumentParser:
 
     add("list", "studies, claim tree, presets, config keys", run_list, add_list_options)
     add("confirm", "train-then-probe, judge", run_confirm, add_confirm_options)
-    add("train", "train a study's models and store the run", _train, _train_options)
+    add(
+        "train",
+        "train a study's models and store the run",
+        run_train,
+        add_train_options,
+    )
     add("probe", "judge the claims on a trained run", run_probe, add_probe_options)
     add("claim", "all that is known of one claim", run_claim, add_claim_options)
     add("figure", "render figures of a run", run_figure, add_figure_options)
@@ -116,24 +122,6 @@ class _Version(argparse.Action):
 
         print(f"reasonscope {version('reasonscope')}")
         parser.exit()
-
-
-def _train_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("study", metavar="STUDY")
-    parser.add_argument(
-        "--arms", default="*", metavar="ARMS", help="only these, like 'gpt-*'"
-    )
-    add_request_options(parser)
-
-
-def _train(options: argparse.Namespace) -> int:
-    request = request_from(options.study, options)
-    from circuits.training import executor_for, prepare, train_run
-
-    run = prepare(request)
-    train_run(run, executor=executor_for(request, run), only=options.arms)
-    print(run.path)
-    return CONFIRMED
 
 
 def entry_point() -> NoReturn:

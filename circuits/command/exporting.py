@@ -12,7 +12,7 @@ from circuits.study import find, judging_seeds
 from trained.errors import BadInput, unknown
 
 from .judging import add_model_options, rows_from
-from .output import check_output
+from .output import JsonOutput, add_json_option, check_output
 from .request import CONFIRMED
 
 FORMS = ("scan", "study")
@@ -35,6 +35,7 @@ def add_export_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--preset", default="quick", help="of what is drawn")
     parser.add_argument("--device", default="auto")
+    add_json_option(parser, "what the file holds")
     add_model_options(parser)
 
 
@@ -45,6 +46,7 @@ def run_export(options: argparse.Namespace) -> int:
     study = find(options.study)
     schema = study.needs_language().schema
     check_output("-o", options.output)
+    output = JsonOutput(options.json)
     given = rows_from([study], options) or schema.own()
     rows = _drawn(options) if given is None else given.rows
     written: Iterable[Any] = map(asdict, rows)
@@ -53,7 +55,9 @@ def run_export(options: argparse.Namespace) -> int:
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in written]
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text("".join(lines), "utf-8")
-    print(f"{options.output}: {len(lines)} rows")
+    held = {"file": str(options.output), "study": study.slug, "form": options.form}
+    output.finish({**held, "rows": len(lines)})
+    output.say(f"{options.output}: {len(lines)} rows")
     return CONFIRMED
 
 

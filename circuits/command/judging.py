@@ -2,8 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,6 +161,10 @@ class _Show:
         passed = all(done.passed for done in self._done)
         return CONFIRMED if passed else NOT_CONFIRMED
 
+    def say(self, words: str) -> None:
+        """Print words where they leave standard output to the JSON."""
+        self._json.say(words)
+
     @property
     def _done(self) -> "list[Confirmation]":
         return [self._at[place] for place in sorted(self._at)]
@@ -188,24 +191,25 @@ def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -
     runs = [prepare(request) for request in requests]
     with kept(executor_for(requests[0], runs[0])) as executor:
         courses = (
-            _course(run, executor, options, partial(show.add, place=place))
+            _course(place, run, executor, options, show)
             for place, run in enumerate(runs)
         )
         found = list(drive(executor, courses))
     code = show.close()
     drawn = [one for one in found if not isinstance(one, Incomplete)]
     if options.report:
-        print(write_page(options.report, list(chain(*drawn)), []))
+        show.say(str(write_page(options.report, list(chain(*drawn)), [])))
     if len(drawn) < len(found):
         raise Incomplete("; ".join(str(e) for e in found if isinstance(e, Incomplete)))
     return code
 
 
 def _course(
+    place: int,
     run: "Run",
     executor: "Executor | None",
     options: argparse.Namespace,
-    show: Callable[["Confirmation"], None],
+    show: _Show,
 ) -> "Course[list[Paper] | Incomplete]":
     """Train a run, judge it, show it, and draw what the page shows of it."""
     from circuits.confirm import confirming, open_lab
@@ -219,9 +223,9 @@ def _course(
     except Incomplete as error:
         # The other studies do not depend on it.
         return error
-    show(done)
+    show.add(done, place)
     if options.figures:
-        draw_all(open_lab(run), run.path / "figures")
+        draw_all(open_lab(run), run.path / "figures", told=show.say)
     return (yield from drawing(str(run.path))) if options.report else []
 
 
@@ -258,13 +262,15 @@ def _on_language_model(
         assert keeper.path is not None
         folders.append(keeper.path)
         if options.figures:
-            draw_all(open_language(keeper.path), keeper.path / "figures")
+            folder = keeper.path / "figures"
+            draw_all(open_language(keeper.path), folder, told=show.say)
     code = show.close()
     if options.report:
         from circuits.report.gather import papers
         from circuits.report.page import write_page
 
-        print(write_page(options.report, papers([str(f) for f in folders]), []))
+        page = write_page(options.report, papers([str(f) for f in folders]), [])
+        show.say(str(page))
     return code
 
 

@@ -27,8 +27,11 @@ def run_list(options: argparse.Namespace) -> int:
     """Print the studies with their trees of claims."""
     studies = [find(name) for name in options.studies or STUDIES]
     if options.json:
-        JsonOutput(options.json).finish([entry(study) for study in studies])
-        return CONFIRMED
+        output = JsonOutput(options.json)
+        output.finish([entry(study) for study in studies])
+        # The words would say the same once more, on standard error.
+        if output.takes_stdout:
+            return CONFIRMED
     for study in studies:
         _print(study, details=bool(options.studies))
     if not options.studies:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from circuits.progress import say
 from trained.errors import BadInput
 
 STDOUT = (Path("-"), Path("/dev/stdout"))
@@ -45,7 +46,7 @@ class JsonOutput:
 
     def say(self, words: str) -> None:
         """Print words where they leave standard output to the JSON alone."""
-        print(words, file=sys.stderr if self.takes_stdout else sys.stdout)
+        say(words, out=not self.takes_stdout)
 
     def keep(self, value: Any) -> None:
         """Write what there is so far, where that can be replaced later."""

@@ -1,7 +1,7 @@
 """The verb `sweep`: a study's claims over a grid of configurations."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,8 @@ def run_sweep(options: argparse.Namespace) -> int:
     output.finish(_object(grid, cells))
     _show(cells, grid, stderr=output.takes_stdout)
     if options.output:
-        _draw(options.output, cells, grid)
+        for file in _draw(options.output, cells, grid):
+            output.say(str(file))
     failed = [cell.failed for cell in cells if cell.failed]
     if failed:
         raise Incomplete("; ".join(failed))
@@ -114,7 +115,8 @@ def _show(
 
 def _draw(
     folder: Path, cells: Sequence["Cell"], grid: Mapping[str, tuple[str, ...]]
-) -> None:
+) -> Iterator[Path]:
+    """A heat map for each claim that has values; gives the files."""
     from circuits.sweep import claims_of, phase_diagram
     from probes.figures import save, text_heatmap
 
@@ -128,4 +130,4 @@ def _draw(
             ]
             key = ", ".join(f"{sign} {word}" for word, sign in SIGNS.items())
             named = replace(values, name=f"{claim}\n{key}")
-            print(save(text_heatmap(named, texts), folder / f"{claim}.png"))
+            yield save(text_heatmap(named, texts), folder / f"{claim}.png")

@@ -1,9 +1,10 @@
 """The last touch on a figure: a style, one legend, titles that fit, what made it."""
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any
 
 from matplotlib import rc_context
@@ -57,6 +58,12 @@ _scale: ContextVar[float] = ContextVar("text scale", default=1.0)
 FEWEST_LETTERS = 16
 """No line of a title is broken further."""
 
+SMALLEST_POINTS = 6
+"""No name at a tick becomes smaller to make room for the next."""
+
+GAP = 5
+"""Pixels between two names at ticks."""
+
 FOOT_INCHES = 0.18
 """Height of the line at the foot."""
 
@@ -102,22 +109,38 @@ def scale_text(figure: Figure) -> None:
 def fit_titles(figure: Figure) -> bool:
     """Break titles and the names of axes that reach over the edge or the next panel.
 
+    Names at ticks that run into each other become smaller instead.
+
     Returns:
-        Whether one was broken, so that the figure has to be laid out anew.
+        Whether something was changed last, so that the figure has to be laid out anew.
     """
-    figure.draw_without_rendering()
-    broken = False
+    texts = [(ax.title, ax.xaxis.label, ax.yaxis.label) for ax in figure.axes]
+    given = {text: text.get_text() for several in texts for text in several}
+    # Twice: a name of two lines moves its panel, and the title above it.
+    for _ in range(2):
+        figure.draw_without_rendering()
+        before = [text.get_text() for text in given]
+        for text, whole in given.items():
+            text.set_text(whole)
+        smaller = _fit(figure)
+        if not smaller and before == [text.get_text() for text in given]:
+            return False
+    return True
+
+
+def _fit(figure: Figure) -> bool:
+    """Whether names at ticks became smaller; what was broken is seen."""
+    smaller = False
     for ax in figure.axes:
+        smaller |= _separate(ax)
         for text in (ax.title, ax.xaxis.label):
-            room = _room(figure, ax)
-            broken |= _break(text, lambda own: own.get_window_extent().width, room)
+            _break(text, lambda own: own.get_window_extent().width, _room(figure, ax))
         tall = float(ax.get_window_extent().height) * 1.1
-        name = ax.yaxis.label
-        broken |= _break(name, lambda own: own.get_window_extent().height, tall)
-    return broken
+        _break(ax.yaxis.label, lambda own: own.get_window_extent().height, tall)
+    return smaller
 
 
-def _break(text: Text, length: Callable[[Text], float], room: float) -> bool:
+def _break(text: Text, length: Callable[[Text], float], room: float) -> None:
     """Break a text into lines until it is short enough; never inside a formula."""
     whole = text.get_text()
     letters = max((len(line) for line in whole.splitlines()), default=0)
@@ -128,22 +151,46 @@ def _break(text: Text, length: Callable[[Text], float], room: float) -> bool:
         lines = (textwrap.fill(line, letters) for line in whole.splitlines())
         # Not `set_title`, which would take back the size of the letters.
         text.set_text("\n".join(lines))
-    return text.get_text() != whole
+
+
+def _separate(ax: Axes) -> bool:
+    """Make the names at the ticks below a panel smaller until none touches the next."""
+    panel = ax.get_window_extent()
+    shown = [
+        label
+        for label in ax.get_xticklabels()
+        # Ticks beyond the panel are not drawn; slanted names do not touch.
+        if label.get_text() and not label.get_rotation()
+        if panel.x0 - 1 <= sum(label.get_window_extent().intervalx) / 2 <= panel.x1 + 1
+    ]
+    changed = False
+    while shown and _touching(shown):
+        smaller = 0.95 * float(shown[0].get_fontsize())
+        if smaller < SMALLEST_POINTS:
+            break
+        ax.xaxis.set_tick_params(labelsize=smaller)
+        changed = True
+    return changed
+
+
+def _touching(labels: Sequence[Text]) -> bool:
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda b: b.x0)
+    return any(left.x1 + GAP > right.x0 for left, right in pairwise(boxes))
 
 
 def _room(figure: Figure, ax: Axes) -> float:
-    """Pixels that a title may take: its own panel, and the gap to the next."""
+    """Pixels for a title over the middle of its panel: up to half the gaps beside."""
     box = ax.get_window_extent()
-    beside = [
-        other.get_window_extent()
-        for other in figure.axes
-        if other is not ax and other.get_title()
-    ]
-    alone = all(abs(other.x0 - box.x0) < 1 for other in beside)
-    if alone:
-        middle = (box.x0 + box.x1) / 2
-        return 1.94 * min(middle, float(figure.bbox.width) - middle)
-    return float(box.width) * 1.12
+    middle, left, right = (box.x0 + box.x1) / 2, 0.0, float(figure.bbox.width)
+    for other in figure.axes:
+        beside = other.get_window_extent()
+        if not other.get_title() or beside.y1 <= box.y0 or box.y1 <= beside.y0:
+            continue
+        if beside.x1 <= box.x0:
+            left = max(left, (beside.x1 + box.x0) / 2)
+        elif box.x1 <= beside.x0:
+            right = min(right, (box.x1 + beside.x0) / 2)
+    return 1.92 * min(middle - left, right - middle)
 
 
 def shared_legend(figure: Figure, title: str | None = None, *, ncols: int = 4) -> None:

@@ -1,5 +1,6 @@
 """The last touch: styles, titles inside the figure, and the line at the foot."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,35 @@ def test_a_long_title_is_broken_until_it_fits(n: int) -> None:
         assert "\n" in axes.get_title()
         box = axes.title.get_window_extent()
         assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
+@pytest.mark.parametrize("letters", range(24, 44, 2))
+def test_titles_touch_neither_the_edge_nor_each_other(letters: int) -> None:
+    figure = panels(("a word " * 9)[:letters].strip(), 3)
+    fit_titles(figure)
+    figure.draw_without_rendering()
+    boxes = [axes.title.get_window_extent() for axes in figure.axes]
+    assert not cut_texts(figure)
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+
+
+def test_names_at_ticks_that_would_touch_become_smaller() -> None:
+    figure = panels("mass")
+    (axes,) = figure.axes
+    axes.set_xticks([0, 0.5, 1], ["target right"] * 3, fontsize=14)
+    fit_titles(figure)
+    labels = axes.get_xticklabels()
+    assert {label.get_fontsize() < 14 for label in labels} == {True}
+    boxes = [label.get_window_extent() for label in labels]
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+
+
+def test_names_at_ticks_that_have_room_stay_as_they_are() -> None:
+    figure = panels("mass")
+    (axes,) = figure.axes
+    axes.set_xticks([0, 1], ["no", "yes"], fontsize=14)
+    fit_titles(figure)
+    assert {label.get_fontsize() for label in axes.get_xticklabels()} == {14}
 
 
 def test_a_long_name_of_an_axis_is_broken_until_it_fits() -> None:

@@ -298,6 +298,10 @@ def test_in_print_there_are_no_controls(page: Any) -> None:
     page.emulate_media(media="print")
     assert page.locator(".tools:visible, button:visible").count() == 0
     assert page.locator("#paper-1 .leaf:visible").count() == 3
+    assert page.locator(".choose:visible").count() == 0
+    # A sheet of paper is about as wide as a phone; it is set like a desk all the same.
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert page.locator(".summary thead").is_visible()
     assert page.pdf().startswith(b"%PDF")
 
 

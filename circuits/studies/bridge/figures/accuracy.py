@@ -48,6 +48,7 @@ def accuracy(lab: BridgeLab) -> Figure:
             ax.set_title(title, fontsize=12)
             ax.set_ylabel(name, fontsize=11)
             ax.set_ylim(-0.05, 1.05)
+            ax.label_outer()
     shared_legend(figure)
     return figure
 

@@ -84,5 +84,7 @@ def timeline(lab: BridgeLab) -> Figure:
             ax.set_title("")
         title = f"GPT-2, {kappa} objects per subject, {TASK_WORDS[task]}"
         column[0].set_title(title, fontsize=12)
+    for ax in grid.flat:
+        ax.label_outer()
     grid[1, 0].legend(fontsize=9, frameon=False, loc="center right")
     return figure

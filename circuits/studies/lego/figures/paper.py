@@ -141,6 +141,7 @@ def figure67(lab: LegoLab) -> Figure:
             ax, "step over length (band: all seeds)", "attention, mean over seeds"
         )
     axes[0].set_ylim(0, None)
+    axes[1].label_outer()
     shared_legend(figure)
     return figure
 

@@ -37,7 +37,7 @@ def efficiency(lab: SymbolsLab) -> Figure:
 
     The paper: one scalar a per head, which adds a times the identity to the query-key
     product, needs an order less data; an MLP never generalises, unless it is told which
-    tokens match ($X X^T$). The null has a random rotation in the identity's place.
+    tokens match (X X^T). The null has a random rotation in the identity's place.
     """
     config = lab.config
     lines: dict[str, list[Setting]] = {
