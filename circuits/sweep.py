@@ -94,7 +94,7 @@ def sweep(
             yield Cell(setting, None, found)
             continue
         run = prepare(found)
-        executor = executor_for(found, run)
+        executor = executor_for(found)
         try:
             train_run(run, executor=executor)
         except Incomplete as error:

@@ -286,14 +286,15 @@ def _train_part(task: _Task) -> float | int | None:
     return None
 
 
-def executor_for(request: Request, run: Run) -> Executor | None:
+def executor_for(request: Request) -> Executor | None:
     """What does the work of a request: its cluster, or processes on this machine.
 
     One process per core on a CPU; on an accelerator one in all, which is this one.
     """
     if request.cluster is not None:
         return request.cluster
-    every = (os.cpu_count() or 1) if run.manifest["device"] == "cpu" else 1
+    on_cpu = device_named(request.device) == "cpu"
+    every = (os.cpu_count() or 1) if on_cpu else 1
     jobs = request.jobs or every
     return Processes(jobs) if jobs > 1 else None
 

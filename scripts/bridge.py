@@ -16,7 +16,7 @@ def main() -> int:
     """Train, measure, judge, draw; the exit code says whether all was confirmed."""
     request = script_request("bridge")
     run = prepare(request)
-    train_run(run, executor=executor_for(request, run))
+    train_run(run, executor=executor_for(request))
     confirmation = confirm_run(run)
     print_confirmation(console(), confirmation)
     lab = open_lab(run)

@@ -85,16 +85,20 @@ class Processes:
 
 @contextmanager
 def kept(executor: Executor | None) -> Iterator[Executor | None]:
-    """The executor, whose processes stay, if it has any, until the block ends."""
+    """The executor, whose processes stay, if it has any, until the block ends.
+
+    They are started at once: they import while the caller still prepares their tasks.
+    """
     if isinstance(executor, Processes):
         with executor.kept() as pool:
+            pool.begin()
             yield pool
     else:
         yield executor
 
 
 class Pool:
-    """Processes that are started when first needed; see `Processes.kept`."""
+    """Processes that are started when needed, or before; see `Processes.kept`."""
 
     def __init__(self, size: Processes) -> None:
         self._size = size
@@ -135,6 +139,11 @@ class Pool:
     @property
     def _places(self) -> int:
         return self._size.jobs - len(self._busy)
+
+    def begin(self) -> None:
+        """Start the processes that are missing."""
+        while len(self._idle) < self._places:
+            self._idle.append(_Worker(self._size.threads))
 
     def end(self) -> None:
         """End all processes, also those at work."""
@@ -191,6 +200,9 @@ def _serve(connection: "Connection[Any, Any]", threads: int) -> None:
     """What a worker does until its parent hangs up."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
+
+    # What every study builds on; its import takes longer than that of torch.
+    from . import decoder  # noqa: F401
 
     torch.set_num_threads(threads)
     with suppress(EOFError):

@@ -188,8 +188,8 @@ def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -
     from trained.courses import drive
     from trained.workers import kept
 
-    runs = [prepare(request) for request in requests]
-    with kept(executor_for(requests[0], runs[0])) as executor:
+    with kept(executor_for(requests[0])) as executor:
+        runs = [prepare(request) for request in requests]
         courses = (
             _course(place, run, executor, options, show)
             for place, run in enumerate(runs)

@@ -27,7 +27,7 @@ def run_train(options: argparse.Namespace) -> int:
     from circuits.training import executor_for, prepare, train_run
 
     run = prepare(request)
-    train_run(run, executor=executor_for(request, run), only=options.arms)
+    train_run(run, executor=executor_for(request), only=options.arms)
     output.finish(_object(run))
     output.say(str(run.path))
     return CONFIRMED
