@@ -7,6 +7,7 @@ Worked example: names (fox, arm), values (tin, oak), the first one printed, give
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 import torch
@@ -98,25 +99,17 @@ def words_of(model: LanguageModel, n_words: int) -> Words:
     vocabulary: dict[str, int] = model.tokenizer.get_vocab()
     plain = [w for w in vocabulary if w.isascii() and w.isalpha() and w.islower()]
     ordered = sorted((w for w in plain if 3 <= len(w) <= 9), key=vocabulary.__getitem__)
-    frequent = _usable(model, ordered, n_words)
-    rare = _usable(model, ordered[::-1], n_words)
+
+    def stays(word: str) -> bool:
+        """Whether it is one token in a program."""
+        pieces = model.tokenizer.encode(f'="{word}";', add_special_tokens=False)
+        return vocabulary[word] in pieces
+
+    frequent = tuple(islice(filter(stays, ordered), n_words))
+    rare = tuple(islice(filter(stays, ordered[::-1]), n_words))
     if len(set(frequent) | set(rare)) < 2 * n_words:
         raise BadInput(f"the vocabulary of {model.name} has too few plain words")
     return Words(frequent, rare)
-
-
-def _usable(
-    model: LanguageModel, ordered: Sequence[str], n_words: int
-) -> tuple[str, ...]:
-    """The first words that stay one token in a program."""
-    usable = []
-    for word in ordered:
-        pieces = model.tokenizer.encode(f'="{word}";', add_special_tokens=False)
-        if model.tokenizer.get_vocab()[word] in pieces:
-            usable.append(word)
-        if len(usable) == n_words:
-            break
-    return tuple(usable)
 
 
 def programs(
