@@ -110,6 +110,8 @@ def test_kept_processes_serve_every_call_and_end_with_the_block() -> None:
         return ()
 
     with kept(Processes(1)) as executor:
+        # At once: it imports while its tasks are still prepared.
+        assert len(multiprocessing.active_children()) == 1
         assert executor is not None
         executor(_process, [0, 0], done)
         executor(operator.neg, [3], done)
