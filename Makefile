@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-llm demo calibrate test test-faults test-device lint bench docs clean
+.PHONY: setup setup-llm demo calibrate test test-faults test-device wheel-check lint bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -39,6 +39,19 @@ test-faults: setup
 test-device: export DEVICE_EVERY = 1
 test-device: setup
 	$(BIN)/pytest -n auto --dist loadfile tests/device
+
+# The wheel in a fresh environment and from another directory: does it have all it needs?
+wheel-check: setup
+	rm -rf build
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/fresh
+	build/fresh/bin/pip install --quiet -c constraints.txt build/wheel/*.whl
+	cd build/fresh && for study in recall analogy bridge symbols lego; do \
+	  bin/reasonscope verify $$study || exit 1; done
+	cd build/fresh && bin/reasonscope claim lego.conc.phases results/lego.json || [ $$? -eq 1 ]
+	cd build/fresh && bin/reasonscope figure attention recall -o attention.png
+	cd build/fresh && bin/reasonscope export bridge -o rows.jsonl
+	cd build/fresh && bin/reasonscope report recall -o page.html
 
 lint: setup
 	$(BIN)/ruff format --check .

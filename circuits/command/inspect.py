@@ -123,7 +123,8 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         metavar="MODEL",
-        help="another model, or a revision NAME@REVISION, to set beside",
+        help="another model, or a revision NAME@REVISION, to set beside; changes are "
+        "this one minus the first",
     )
 
 

@@ -59,6 +59,7 @@ def print_comparison(page: "Console", found: "Comparison") -> None:
     beside, changes = found.beside(), found.differences()
     one, other = found.models
     say(page, f"{one} against {other}: {shortened(found.one.text)!r}")
+    say(page, f"change: {found.change}")
     say(page, f"answer followed: {found.one.answer} ({found.one.answer_source})")
     headings = ("layer", "log p", "against", "change", "rank", "against")
     table = _table("", headings)

@@ -209,12 +209,19 @@ def _alignment_rows(records: list[Any]) -> Rows:
     ]
     for pair in dict.fromkeys((r["source"], r["target"]) for r in records):
         own = [r for r in records if (r["source"], r["target"]) == pair]
-        best = max(
-            own, key=lambda r: (r["centred"] or 0.0) - (r["null_centred"] or 0.0)
-        )
+        # A mean and a null take other prompts with both roles.
+        known = [r for r in own if _known(r["centred"]) and _known(r["null_centred"])]
+        if not known:
+            rows.append((*pair, "too few prompts", *[None] * 4))
+            continue
+        best = max(known, key=lambda r: float(r["centred"] - r["null_centred"]))
         values = ("centred", "null_centred", "cosine", "null_cosine")
         rows.append((*pair, _layer(best), *(best[value] for value in values)))
     return rows
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and not math.isnan(value)
 
 
 def _patching_rows(records: list[Any]) -> Rows:

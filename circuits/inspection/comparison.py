@@ -52,6 +52,12 @@ class Comparison:
         return (one, other) if one != other else (one, f"{other} (against)")
 
     @property
+    def change(self) -> str:
+        """Which is taken from which, wherever a difference is shown."""
+        one, other = self.models
+        return f"{other} minus {one}"
+
+    @property
     def origin(self) -> str:
         """What the figures are of: both models, and how the prompt begins."""
         prompt = textwrap.shorten(self.one.text, ORIGIN_LETTERS)
@@ -71,13 +77,13 @@ class Comparison:
         }
 
     def differences(self) -> dict[str, Measurement]:
-        """Every signal of the other minus that of the one."""
+        """Every signal of the other (`--against`) minus that of the one."""
         return {
             name: Measurement(
                 its.values - own.values,
                 own.axes,
                 own.labels,
-                name=f"change of {own.name}",
+                name=f"{own.name}: {self.change}",
                 unit=own.unit,
             )
             for name, (own, its) in self._pairs()
@@ -98,6 +104,7 @@ class Comparison:
         return {
             "schema": SCHEMA,
             "models": list(self.models),
+            "change": self.change,
             "inspections": [self.one.as_dict(), self.other.as_dict()],
             "differences": {
                 name: {

@@ -131,9 +131,12 @@ def test_two_models_are_set_side_by_side(
     out = tmp_path / "out"
     asked = ["inspect", "tiny", "abcde", "--against", "other", "-o", str(out)]
     assert main(asked) == 0
-    assert "tiny against other" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "tiny against other" in said
+    assert "change: other minus tiny" in said
     found = json.loads((out / "inspect.json").read_text())
     assert found["models"] == ["tiny", "other"]
+    assert found["change"] == "other minus tiny"
     assert set(found["differences"]["rank"]["values"]) == {0.0}
     assert {f.name for f in out.glob("*.png")} == {
         *("answer.png", "logit.png", "attention.png")

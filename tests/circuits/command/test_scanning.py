@@ -89,3 +89,14 @@ def test_a_note_says_that_no_answer_has_a_space(
     command = ["scan", "tiny", str(data), "-o", str(tmp_path / "out"), "--workers", "1"]
     assert main([*command, "--signals", "lens"]) == 0
     assert "note: no prompt ends and no answer begins" in capsys.readouterr().out
+
+
+def test_alignment_of_too_few_prompts_names_no_layer(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["scan", "tiny", str(data), "-o", str(tmp_path / "out"), "--workers", "1"]
+    assert main([*command, "--signals", "alignment"]) == 0
+    said = capsys.readouterr().out
+    (line,) = (x for x in said.splitlines() if "[red]$x$" in x and "中" in x)
+    assert "too few prompts" in line
+    assert "embedding" not in line

@@ -50,6 +50,7 @@ def test_only_what_a_change_reaches_differs(model: LanguageModel) -> None:
     assert float(changes["attention"].values[2].abs().max()) > 0
     beside = found.beside()["log_prob"]
     assert beside.labels["model"] == ("before", "model")
+    assert changes["log_prob"].name.endswith(": model minus before")
     own = beside.values[1] - beside.values[0]
     torch.testing.assert_close(own, changes["log_prob"].values)
 
