@@ -6,27 +6,57 @@ one. A quantity sees an ordinary model; it does not know that it is batched.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 from torch.utils import _pytree as pytree
 
 from .arm import Data, Quantities, Quantity
 
 
-class _Applied(nn.Module):
-    """Lets `functional_call` swap the parameters of a model that a function uses."""
+class _Worn:
+    """A model that is called with other tensors in the place of its own.
+
+    As `torch.func.functional_call` does, without asking the model at every call where
+    its tensors are: that takes longer than a step of a small model.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
+        self._model = model
+        names = {id(tensor): name for name, tensor in _tensors(model)}
+        stores = [s for m in model.modules() for s in (m._parameters, m._buffers)]
+        # A tied tensor has one name and several places.
+        self._places = [
+            (store, leaf, names[id(own)])
+            for store in stores
+            for leaf, own in store.items()
+            if own is not None
+        ]
+        self._own = [store[leaf] for store, leaf, _ in self._places]
 
-    def forward(self, quantity: Callable[[Any, Data], Any], data: Data) -> Any:
-        return quantity(self.model, data)
+    def __call__(
+        self,
+        quantity: Callable[[Any, Data], Any],
+        state: Mapping[str, Tensor],
+        data: Data,
+    ) -> Any:
+        """A quantity of the model as it is with the tensors of `state`."""
+        try:
+            for store, leaf, name in self._places:
+                store[leaf] = state[name]
+            return quantity(self._model, data)
+        finally:
+            for (store, leaf, _), own in zip(self._places, self._own, strict=True):
+                store[leaf] = own
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
 
 
 class Ensemble:
@@ -34,12 +64,14 @@ class Ensemble:
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         self.size = len(models)
-        self._applied = _Applied(copy.deepcopy(models[0]))
+        model = copy.deepcopy(models[0])
         self.parameters = _stacked([dict(m.named_parameters()) for m in models])
         self.buffers = _stacked([dict(m.named_buffers()) for m in models])
         # The copy's own values are never read: its memory need not be kept.
-        for name, parameter in self._applied.model.named_parameters():
+        for name, parameter in model.named_parameters():
             parameter.data = self.parameters[name][0]
+        self._worn = _Worn(model)
+        self._sliced: tuple[Data, Data] | None = None
         persistent = models[0].state_dict().keys()
         self._stored_buffers = [name for name in self.buffers if name in persistent]
 
@@ -59,18 +91,15 @@ class Ensemble:
             # A plain dictionary: walking it as a tree costs more than a small step. And
             # squeezed: the gradient of an index is a copy into zeros.
             only = {name: tensor.squeeze(0) for name, tensor in state.items()}
-            alone = self._one(quantity, only, _slice(data, 0))
+            alone = self._worn(quantity, only, self._first(data))
             return pytree.tree_map(lambda leaf: leaf[None], alone)
-        return vmap(lambda s, d: self._one(quantity, s, d))(state, data)
+        return vmap(lambda s, d: self._worn(quantity, s, d))(state, data)
 
-    def _one(
-        self,
-        quantity: Callable[[Any, Data], Any],
-        state: Mapping[str, Tensor],
-        data: Data,
-    ) -> Any:
-        named = {f"model.{name}": tensor for name, tensor in state.items()}
-        return functional_call(self._applied, named, (quantity, data))
+    def _first(self, data: Data) -> Data:
+        """The data of the first model; data that stay the same are looked at once."""
+        if self._sliced is None or self._sliced[0] is not data:
+            self._sliced = data, pytree.tree_map(lambda leaf: leaf[0], data)
+        return self._sliced[1]
 
     def state(self) -> dict[str, Tensor]:
         """Copies of all stored tensors, each with a leading seed axis."""
@@ -112,10 +141,6 @@ def rows(tree: Data, index: Tensor) -> Data:
 def leaves(tree: Data) -> list[Tensor]:
     """The tensors of the tree in a fixed order."""
     return pytree.tree_leaves(tree)
-
-
-def _slice(tree: Data, index: int) -> Data:
-    return pytree.tree_map(lambda leaf: leaf[index], tree)
 
 
 def _stacked(named: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
