@@ -26,7 +26,7 @@ import transformers
 from .bench_timing import Line, device
 
 PARTS = (
-    *("extraction", "lens", "patching", "generation"),
+    *("machine", "extraction", "lens", "patching", "generation"),
     *("seeds", "growth", "demo"),
 )
 FAILED = 3
@@ -55,7 +55,7 @@ def write(file: Path, lines: Sequence[Line]) -> None:
     """Numbers by key, beside those that the file has already."""
     known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     known |= {line.key: line.value for line in lines if line.key}
-    aims = {line.key: line.aim for line in lines if line.key}
+    aims = {line.key: line.aim for line in lines if line.aim}
     known["aims"] = known.get("aims", {}) | aims
     known["environment"] = {
         "torch": torch.__version__,

@@ -15,6 +15,7 @@ from scripts import (
     bench_extraction,
     bench_generation,
     bench_growth,
+    bench_machine,
     bench_scan,
     bench_seeds,
     bench_timing,
@@ -51,6 +52,20 @@ def test_a_benchmark_gives_its_keys_on_a_tiny_model(
     lines = list(bench.part(part, size=TINY, rounds=1))
     assert {line.key for line in lines if line.key} == KEYS[part]
     assert all(line.value >= 0 for line in lines)
+
+
+def test_a_machine_is_told_by_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_machine, "ROUNDS", 1)
+    found = {line.key: line.value for line in bench.part("machine")}
+    assert found.keys() == {"machine.gflops", "machine.call_us", "machine.python_ms"}
+    assert all(value > 0 for value in found.values())
+
+
+def test_the_best_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0.0, 4.0, 4.0, 6.0, 6.0, 9.0])
+    monkeypatch.setattr(bench_machine.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(bench_machine, "ROUNDS", 3)
+    assert bench_machine.best(lambda: None, 2) == 1.0
 
 
 def test_seeds_are_timed_stacked_and_one_by_one(
