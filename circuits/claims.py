@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from trained.errors import NothingChanged
 
@@ -287,6 +287,26 @@ class Verdict:
             "seconds": round(self.seconds, 2),
             "stored": None,
         }
+
+
+@runtime_checkable
+class Headed(Protocol):
+    """What hangs on a tree of claims."""
+
+    @property
+    def headline(self) -> str:
+        """The branch that it hangs on."""
+
+
+Leafy = TypeVar("Leafy", bound=Headed)
+
+
+def by_headline(leaves: Iterable[Leafy]) -> dict[str, list[Leafy]]:
+    """Headline -> its leaves, in the order in which the first of each comes."""
+    branches: dict[str, list[Leafy]] = {}
+    for leaf in leaves:
+        branches.setdefault(leaf.headline, []).append(leaf)
+    return branches
 
 
 def judge(claim: Claim, lab: Any) -> Verdict:
