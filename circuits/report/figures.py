@@ -205,7 +205,8 @@ def _grids(axes: Axes) -> Iterator[tuple[str, Any, Any, Any]]:
 def _ticks(places: Sequence[Any], labels: Sequence[Any]) -> dict[int, str]:
     """What stands at whole places of an axis whose places have names."""
     named = zip(places, labels, strict=False)
-    return {int(p): t.get_text() for p, t in named if t.get_text() and p == int(p)}
+    texts = ((place, " ".join(label.get_text().split())) for place, label in named)
+    return {int(place): text for place, text in texts if text and place == int(place)}
 
 
 def _name(artist: Any) -> str:
