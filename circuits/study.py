@@ -106,6 +106,8 @@ class Study:
     """What the paper says happens, in three sentences."""
     sizes: tuple[str, ...] = ()
     """Keys of the configuration that captions name; none: its first numbers."""
+    figure_sizes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Figure kind -> what its caption names instead, where those are not its sizes."""
     language: LanguagePart | None = None
     substitutes_part: Part = ()
     """Labs whose mechanism is known: planted ones and impostors, for `calibrate`."""

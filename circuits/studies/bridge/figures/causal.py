@@ -84,3 +84,4 @@ def _panel(lab: BridgeLab, arms: Mapping[str, Recipe], edits: Edits, ax: Axes) -
     )
     dots(measured, y="edit", hue="model", ax=ax)
     ax.set_xlim(-0.05, 1.05)
+    ax.tick_params(labelbottom=True)
