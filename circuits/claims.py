@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from trained.errors import NothingChanged
+from trained.errors import NothingChanged, unknown
 
 from .conditions import Condition, Measure, Outcome, meets
 
@@ -287,6 +288,34 @@ class Verdict:
             "seconds": round(self.seconds, 2),
             "stored": None,
         }
+
+
+def chosen(claims: Sequence[Claim], only: str) -> list[Claim]:
+    """The claims whose ids match a pattern; `BadInput` if there are none."""
+    found = [claim for claim in claims if fnmatchcase(claim.id, only)]
+    if not found:
+        raise unknown("claims", only, [claim.id for claim in claims])
+    return found
+
+
+@runtime_checkable
+class Headed(Protocol):
+    """What hangs on a tree of claims."""
+
+    @property
+    def headline(self) -> str:
+        """The branch that it hangs on."""
+
+
+Leafy = TypeVar("Leafy", bound=Headed)
+
+
+def by_headline(leaves: Iterable[Leafy]) -> dict[str, list[Leafy]]:
+    """Headline -> its leaves, in the order in which the first of each comes."""
+    branches: dict[str, list[Leafy]] = {}
+    for leaf in leaves:
+        branches.setdefault(leaf.headline, []).append(leaf)
+    return branches
 
 
 def judge(claim: Claim, lab: Any) -> Verdict:

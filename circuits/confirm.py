@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from trained.store import Run, is_shipped, open_run, write_json
 from trained.workers import Executor
 
 from . import progress
-from .claims import Claim, Verdict, digest, judge
+from .claims import Verdict, chosen, digest, judge
 from .judging import judging
 from .lab import Lab, LanguageLab
 from .language import ASKED, VERDICTS, is_language, keep_verdicts, open_language
@@ -318,11 +317,3 @@ def _maker(study: Study, claims: str, before: str | None) -> dict[str, Any]:
         "claims_changed_since_training": before is not None and before != claims,
         "judged_with": environment(),
     }
-
-
-def chosen(claims: Sequence[Claim], only: str) -> list[Claim]:
-    """The claims whose ids match a pattern; `BadInput` if there are none."""
-    found = [claim for claim in claims if fnmatchcase(claim.id, only)]
-    if not found:
-        raise unknown("claims", only, [claim.id for claim in claims])
-    return found

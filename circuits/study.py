@@ -20,7 +20,7 @@ from trained.config import Preset, from_dict, override
 from trained.device import check_device
 from trained.errors import BadInput, unknown
 
-from .claims import Claim
+from .claims import Claim, chosen
 from .datasets.schema import Schema
 
 STUDIES = ("recall", "analogy", "bridge", "symbols", "lego")
@@ -106,6 +106,8 @@ class Study:
     """What the paper says happens, in three sentences."""
     sizes: tuple[str, ...] = ()
     """Keys of the configuration that captions name; none: its first numbers."""
+    figure_sizes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Figure kind -> what its caption names instead, where those are not its sizes."""
     language: LanguagePart | None = None
     substitutes_part: Part = ()
     """Labs whose mechanism is known: planted ones and impostors, for `calibrate`."""
@@ -202,10 +204,18 @@ class Request:
     """Ways to train faster that may cost digits (see `trained.fast`)."""
 
     def __post_init__(self) -> None:
-        override(find(self.study).preset(self.preset).config, self.assignments)
+        self.config()
         check_device(self.device)
         if self.jobs is not None and self.jobs < 1:
             raise BadInput(f"--jobs {self.jobs}: give at least 1")
+
+    def config(self) -> Any:
+        """The preset's configuration with its changes; `BadInput` for bad ones."""
+        return override(find(self.study).preset(self.preset).config, self.assignments)
+
+    def claims(self, only: str = "*") -> list[Claim]:
+        """What will be judged; `BadInput` for a pattern that no claim matches."""
+        return chosen(find(self.study).claims_at(self.config()), only)
 
 
 def judging_seeds(count: int) -> tuple[int, ...]:

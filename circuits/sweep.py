@@ -88,6 +88,9 @@ def sweep(
     requests = [_request_at(request, grid, setting) for setting in settings]
     if all(isinstance(found, str) for found in requests):
         raise BadInput(str(requests[0]))
+    for found in requests:
+        if isinstance(found, Request):
+            found.claims(only)
     cells = list(zip(settings, requests, strict=True))
     for setting, found in progress.each("sweep: cell", cells):
         if isinstance(found, str):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from trained.arm import Arm
-from trained.config import as_dict, override
+from trained.config import as_dict
 from trained.courses import Course, Round, drive
 from trained.device import device_named
 from trained.errors import BadInput, Lost, in_a_line, unknown
@@ -59,7 +59,7 @@ def prepare(request: Request) -> Run:
     """Find or start the run of a request; all of its input is checked here."""
     study = find(request.study)
     preset = study.preset(request.preset)
-    config = override(preset.config, request.assignments)
+    config = request.config()
     device = device_named(request.device)
     check_fast(request.fast, device)
     manifest = {

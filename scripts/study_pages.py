@@ -67,12 +67,12 @@ def _table(found: Judged, name: str) -> Iterator[str]:
 
 
 def _row(leaf: Leaf) -> str:
-    first = leaf.conditions[0] if leaf.conditions else None
+    found = leaf.decisive
     cells = (
         f"`{leaf.id}`",
         leaf.statement,
-        measured(first) if first else "",
-        first.expected if first else "",
+        measured(found) if found else "",
+        found.expected if found else "",
         "" if leaf.paper is None else f"{leaf.paper:g}",
         leaf.verdict
         if leaf.verdict == "confirmed"

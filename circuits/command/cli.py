@@ -104,9 +104,12 @@ reasonscope: how transformers reason, paper by paper.
 
 Three things to try:
 
-  reasonscope list                              the papers and what they assert
-  reasonscope confirm recall                    train, probe and judge one (a minute)
-  reasonscope figure attention recall -o a.png  a figure from a shipped run
+  reasonscope list
+      the papers and what they assert
+  reasonscope confirm recall
+      train, probe and judge one (two minutes)
+  reasonscope figure attention recall -o a.png
+      a figure from a shipped run
 
 reasonscope --help shows every verb."""
 

@@ -105,7 +105,7 @@ def draw_one(
             figure = draw(lab)
         except NotTested as error:
             raise BadInput(str(error)) from error
-        origin = made(lab, figure)
+        origin = made(lab, kind, figure)
         saved = save(figure, file, foot=f"{lab.study.slug}: {origin}")
     caption = f"{about(draw)} ({lab.study.slug} {kind}: {origin})"
     write_bytes(file.with_suffix(".txt"), f"{textwrap.fill(caption, 88)}\n".encode())

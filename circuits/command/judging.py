@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from circuits.claims import chosen
 from circuits.models.choices import check_place, full_dtype
 from circuits.study import STUDIES, find, judging_seeds
 from trained.config import override
@@ -183,6 +184,8 @@ class _Show:
 
 def _on_runs(studies: Sequence[str], options: argparse.Namespace, show: _Show) -> int:
     requests = [request_from(study, options) for study in studies]
+    for request in requests:
+        request.claims(options.only)
     from circuits.report.page import write_page
     from circuits.training import executor_for, prepare
     from trained.courses import drive
@@ -239,7 +242,7 @@ def _on_language_model(
     dtype = full_dtype(options.dtype)
     studies = [find(name) for name in names]
     presets = [study.language_preset(options.preset) for study in studies]
-    settings = [override(preset.config, options.assignments) for preset in presets]
+    settings = _settings(studies, options)
     seeds = parse_seeds(options.seeds) if options.seeds else None
     data = rows_from(studies, options)
     from circuits.confirm import confirm_language
@@ -272,6 +275,16 @@ def _on_language_model(
         page = write_page(options.report, papers([str(f) for f in folders]), [])
         show.say(str(page))
     return code
+
+
+def _settings(studies: "Sequence[Study]", options: argparse.Namespace) -> list[Any]:
+    """What each study is asked with; each has some of the claims that are asked."""
+    settings = []
+    for study in studies:
+        preset = study.language_preset(options.preset)
+        settings.append(override(preset.config, options.assignments))
+        chosen(study.language_claims(settings[-1]), options.only)
+    return settings
 
 
 def _opened(options: argparse.Namespace, dtype: str) -> "LanguageModel":

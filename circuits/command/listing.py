@@ -6,10 +6,9 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
-from circuits.claims import Claim
+from circuits.claims import Claim, by_headline
 from circuits.study import STUDIES, Part, Study, find, first_line
 from trained.config import Preset, keys, meanings
 
@@ -108,7 +107,8 @@ def _print_part(
 ) -> None:
     """What can be asked for, what is claimed, and what can be set."""
     for name, preset in presets.items():
-        _put(f"--preset {name}: {preset.n_seeds} seeds, {preset.cost}", 2)
+        seeds = f"{preset.n_seeds} seed" + "s" * (preset.n_seeds != 1)
+        _put(f"--preset {name}: {seeds}, {preset.cost}", 2)
     _print_tree(claims, details=details)
     if details:
         _put("--set KEY=VALUE:", 2)
@@ -119,8 +119,7 @@ def _print_part(
 def _print_tree(claims: Sequence[Claim], *, details: bool) -> None:
     """The claims by headline: what each says if asked for, else the paper's names."""
     shown = [claim for claim in claims if details or claim.origin == "paper"]
-    for headline, grouped in groupby(shown, key=lambda claim: claim.headline):
-        leaves = list(grouped)
+    for headline, leaves in by_headline(shown).items():
         _put(headline or "claims", 2)
         if not details:
             _put(", ".join(claim.id for claim in leaves), 4)

@@ -1,7 +1,6 @@
 """The verbs `verify` (is a run whole, and what made it?) and `diff` (two verdicts)."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,9 +110,10 @@ def _shown(verdict: dict[str, Any]) -> str:
 
 def _verdicts(path: Path) -> dict[str, Any]:
     """The verdicts of a file by claim; of several studies together."""
+    from circuits.report.files import read_objects
+
     try:
-        found = json.loads(path.read_text())
-        objects = found if isinstance(found, list) else [found]
+        objects = read_objects(path)
         return {v["claim"]: v for entry in objects for v in entry["verdicts"]}
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise BadInput(f"{path} is not a verdict file: {error}") from error

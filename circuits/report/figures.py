@@ -64,7 +64,7 @@ def draw_all(lab: Lab | LanguageLab) -> Iterator[Drawn]:
             figure = draw(lab)
         except (BadInput, NotTested):
             continue
-        yield drawn(kind, figure, about(draw) or kind, made(lab, figure))
+        yield drawn(kind, figure, about(draw) or kind, made(lab, kind, figure))
 
 
 def about(draw: Callable[[Any], Figure]) -> str:
@@ -81,7 +81,7 @@ def drawn(kind: str, figure: Figure, about: str, origin: str = "") -> Drawn:
     return Drawn(kind, about, origin, as_svg(figure), as_csv(figure), wide)
 
 
-def made(lab: Lab | LanguageLab, figure: Figure) -> str:
+def made(lab: Lab | LanguageLab, kind: str, figure: Figure) -> str:
     """What a caption says of the run or model: preset, seeds and sizes.
 
     A figure that is made from something else says so in its label.
@@ -90,15 +90,18 @@ def made(lab: Lab | LanguageLab, figure: Figure) -> str:
         return own
     if isinstance(lab, LanguageLab):
         return lab.origin
-    sizes = {
-        name: value
-        for name, value in _flat(as_dict(lab.config))
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    shown = lab.study.sizes or [name for name in sizes if "." not in name][:SIZES]
+    config = dict(_flat(as_dict(lab.config)))
+    numbers = [name for name, value in config.items() if type(value) in (int, float)]
+    usual = lab.study.sizes or [name for name in numbers if "." not in name][:SIZES]
+    shown = lab.study.figure_sizes.get(kind, usual)
     seeds = ", ".join(map(str, lab.seeds))
     parts = [f"preset {lab.run.manifest['preset']}", f"seeds {seeds}"]
-    return "; ".join((*parts, *(f"{name} {sizes[name]:g}" for name in shown)))
+    return "; ".join((*parts, *(f"{name} {_size(config[name])}" for name in shown)))
+
+
+def _size(value: Any) -> str:
+    several = value if isinstance(value, list | tuple) else [value]
+    return ", ".join(f"{one:g}" for one in several)
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -205,7 +208,8 @@ def _grids(axes: Axes) -> Iterator[tuple[str, Any, Any, Any]]:
 def _ticks(places: Sequence[Any], labels: Sequence[Any]) -> dict[int, str]:
     """What stands at whole places of an axis whose places have names."""
     named = zip(places, labels, strict=False)
-    return {int(p): t.get_text() for p, t in named if t.get_text() and p == int(p)}
+    texts = ((place, " ".join(label.get_text().split())) for place, label in named)
+    return {int(place): text for place, text in texts if text and place == int(place)}
 
 
 def _name(artist: Any) -> str:

@@ -11,6 +11,8 @@ def read_objects(file: Path) -> list[Any]:
     """The JSON objects in a file that holds one or a list of them."""
     try:
         found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise BadInput(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"cannot read {file}: {error}") from error
     return found if isinstance(found, list) else [found]

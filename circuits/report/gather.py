@@ -23,7 +23,7 @@ from .attention import attention_views
 from .figures import draw_all
 from .files import read_objects
 from .page import Paper
-from .verdicts import judged
+from .verdicts import Judged, Tally, judged, tally
 
 
 def default_targets() -> list[str]:
@@ -84,20 +84,35 @@ def _from_file(file: Path) -> Iterator[Paper]:
             title=study.title if study else known.study,
             mechanism=study.mechanism if study else "",
             where=str(file),
+            stored=stored_score(known),
         )
+
+
+def stored_score(found: Judged) -> Tally | None:
+    """How the stored long run came out, on all of its claims; None without one.
+
+    Its claims are not those of another preset: a claim of a size has its own id.
+    """
+    if found.study not in STUDIES or not any(leaf.stored for leaf in found.leaves):
+        return None
+    file = file_of(found.study, language=bool(found.model))
+    branches = judged(read_json(file), str(file)).branches
+    return tally([leaf for branch in branches for leaf in branch.leaves])
 
 
 def from_lab(lab: Lab) -> Paper:
     """A trained run: its verdicts, figures and attention."""
     run = lab.run
     name = name_of(run)
+    known = judged(verdicts_of(lab), name, target=name)
     return Paper(
-        judged=judged(verdicts_of(lab), name, target=name),
+        judged=known,
         title=lab.study.title,
         mechanism=lab.study.mechanism,
         figures=tuple(draw_all(lab)),
         attention=tuple(attention_views(lab)),
         where=name,
+        stored=stored_score(known),
     )
 
 

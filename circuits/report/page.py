@@ -50,6 +50,8 @@ class Paper:
     attention: tuple[dict[str, Any], ...] = ()
     where: str = ""
     """The run, if it is at hand."""
+    stored: Tally | None = None
+    """Of the paper's claims in the stored long run, if there is one."""
 
     @property
     def score(self) -> Tally:
@@ -60,19 +62,6 @@ class Paper:
     def own(self) -> Tally:
         """Of the claims that are ours."""
         return tally([x for x in self.judged.leaves if x.origin != "paper"])
-
-    @property
-    def stored(self) -> Tally | None:
-        """Of the paper's claims in the stored long run, if there is one."""
-        paper = [x for x in self.judged.leaves if x.origin == "paper"]
-        if not any(leaf.stored for leaf in paper):
-            return None
-        return tally(
-            [
-                replace(x, verdict=x.stored.verdict if x.stored else "not tested")
-                for x in paper
-            ]
-        )
 
     @property
     def causal(self) -> list[Leaf]:

@@ -25,12 +25,12 @@ def verdict_html(verdicts: Any) -> str:
 
 
 def _row(leaf: Leaf) -> str:
-    first = leaf.conditions[0] if leaf.conditions else None
+    found = leaf.decisive
     cells = (
         leaf.id,
         leaf.statement,
-        measured(first) if first else "",
-        first.expected if first else "",
+        measured(found) if found else "",
+        found.expected if found else "",
         "" if leaf.paper is None else number(leaf.paper),
         "; ".join(f"{null.name}: {measured(null)}" for null in leaf.nulls),
         leaf.verdict if leaf.origin == "paper" else f"{leaf.verdict} (ours)",

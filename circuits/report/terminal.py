@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -115,7 +116,7 @@ def _print_branch(page: Console, study: str, branch: Branch, *, verbose: bool) -
     for leaf, name in zip(branch.leaves, names, strict=True):
         page.print(_line(leaf, name, widest, page.width), soft_wrap=True)
         for note in _notes(leaf) if verbose else _stored_note(leaf):
-            page.print(Text(f"    {note}", style="bright_black"))
+            page.print(Padding(Text(note, style="bright_black"), (0, 0, 0, 4)))
 
 
 def _line(leaf: Leaf, name: str, widest: int, width: int) -> Text:
@@ -124,10 +125,9 @@ def _line(leaf: Leaf, name: str, widest: int, width: int) -> Text:
     verdict = SIGNS[leaf.verdict]
     if width >= WIDE:
         verdict += f" {leaf.verdict:<{words}}"
-    first = leaf.conditions[0] if leaf.conditions else None
     value = ""
-    if first and first.values:
-        value = f"{measured(first):<{24 if width >= WIDE else 18}} {first.expected}"
+    if found := leaf.decisive:
+        value = f"{measured(found):<{24 if width >= WIDE else 18}} {found.expected}"
     head, gap = f"{name:<{widest}}", " "
     if len(verdict) + 2 + widest + len(value) > width:
         gap = "\n    "
@@ -151,10 +151,10 @@ def number(value: float | None) -> str:
 
 def _stored_note(leaf: Leaf) -> Iterator[str]:
     """What a stored run at the paper's size said, where this one does not decide."""
-    if leaf.stored and leaf.verdict not in ("confirmed", "refuted"):
-        mean = "" if leaf.stored.mean is None else f", {number(leaf.stored.mean)}"
+    known = ("confirmed", "refuted")
+    if leaf.stored and leaf.verdict not in (*known, leaf.stored.verdict):
         where = f"preset {leaf.stored.preset}, {leaf.stored.n_seeds} seeds"
-        yield f"stored run: {leaf.stored.verdict}{mean} ({where})"
+        yield f"stored run ({where}): {leaf.stored.came_out}"
 
 
 def _notes(leaf: Leaf) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _notes(leaf: Leaf) -> Iterator[str]:
         yield f"why: {leaf.reason}"
     named = (
         ("precondition", leaf.preconditions),
-        ("also", leaf.conditions[1:]),
+        ("also", [one for one in leaf.conditions if one is not leaf.decisive]),
         ("control", leaf.controls),
         ("null", leaf.nulls),
         ("shown", leaf.shown),

@@ -8,9 +8,9 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, TypeVar
 
+from circuits.claims import by_headline
 from circuits.conditions import meets
 from circuits.confirm import SCHEMA
 from trained.errors import BadInput
@@ -57,6 +57,14 @@ class Stored:
     mean: float | None
     preset: str
     n_seeds: int
+    reason: str = ""
+
+    @property
+    def came_out(self) -> str:
+        """Its verdict with the mean, or where it was refuted with what failed."""
+        if self.verdict == "refuted" and self.reason:
+            return f"{self.verdict}: {self.reason}"
+        return self.verdict if self.mean is None else f"{self.verdict}, {self.mean:.3g}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,17 @@ class Leaf:
     holm: float | None
     stored: Stored | None
     command: str
+
+    @property
+    def decisive(self) -> Reading | None:
+        """What the verdict rests on: the condition that fails or is open, or the first.
+
+        None where nothing was measured.
+        """
+        state = {"refuted": "fails", "inconclusive": "open"}.get(self.verdict)
+        measured = [reading for reading in self.conditions if reading.values]
+        doubted = [reading for reading in measured if reading.state == state]
+        return next(iter(doubted or measured), None)
 
 
 @dataclass(frozen=True)
@@ -213,8 +232,8 @@ def _command(found: Mapping[str, Any], seeds: Sequence[int]) -> str:
 
 def _tree(leaves: Sequence[Leaf]) -> tuple[Branch, ...]:
     """Leaves by headline, in the order of the paper."""
-    groups = groupby(leaves, key=lambda leaf: leaf.headline)
-    return tuple(Branch(headline, tuple(group)) for headline, group in groups)
+    groups = by_headline(leaves)
+    return tuple(Branch(headline, tuple(group)) for headline, group in groups.items())
 
 
 def _leaf(verdict: Mapping[str, Any], command: str) -> Leaf:
@@ -290,6 +309,7 @@ def _stored(found: Mapping[str, Any]) -> Stored:
         mean=_number(found.get("mean")),
         preset=str(found.get("preset")),
         n_seeds=len(found.get("seeds") or ()),
+        reason=str(found.get("reason") or ""),
     )
 
 

@@ -21,6 +21,7 @@ STUDY = Study(
         "collapse onto that of B."
     ),
     sizes=("n_subjects", "gpt.d_model", "gpt.n_layers", "gpt.steps"),
+    figure_sizes={"templates": ("n_subjects", "embedding.width", "embedding.steps")},
     config=Config,
     presets=PRESETS,
     claims=claims,

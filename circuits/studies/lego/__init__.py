@@ -24,6 +24,14 @@ STUDY = Study(
         "distractors, and need rounds of self-training that double the length."
     ),
     sizes=("n_variables", "train_length", "n_heads"),
+    figure_sizes={
+        **dict.fromkeys(("theory", "features"), ("theory.n_variables", "theory.clip")),
+        **dict.fromkeys(
+            ("figure1", "figure2", "figure67"),
+            ("standard.n_variables", "train_length", "standard.epochs"),
+        ),
+        "scaling": ("theory.clip",),
+    },
     config=Config,
     presets=PRESETS,
     claims=claims,

@@ -20,6 +20,11 @@ STUDY = Study(
         "relations tie, until a small perturbation lets one example win."
     ),
     sizes=("n_subjects", "n_relations", "n_examples", "temperature"),
+    figure_sizes={
+        "dynamics": ("warmup.steps", "warmup.escape_steps"),
+        "few": ("few.temperatures", "few.draws"),
+        "prompts": ("samples.subjects", "samples.steps"),
+    },
     config=Config,
     presets=PRESETS,
     claims=claims,

@@ -150,15 +150,19 @@ def learning(lab: RecallLab) -> Figure:
             first = ENOUGH if what == "relative" else sizes[0]
             ends = (first, max(sizes[-1], first))
             ax.plot(ends, (1, 1), color="0.5", linewidth=6, alpha=0.4, label="paper")
-        for name, style in (("uniform", ":"), ("saddle", "--")):
-            values = lab.baseline(n, saddle=name == "saddle")
+        even = {
+            "step 1, all words alike": ":",
+            "step 1, the examples' words alike": "--",
+        }
+        for label, style in even.items():
+            values = lab.baseline(n, saddle=style == "--")
             level = sum(values) / len(values)
-            label = f"{name} attention (step 1)"
             column[0].axhline(level, color="0.4", linestyle=style, label=label)
         column[0].set_ylabel("right relations / best possible")
-        column[0].set_title(f"step 1, {n} subjects")
+        column[0].set_title(f"step 1, the relation: {n} subjects")
         column[1].set_ylabel("right answers, given the relation")
-        column[1].set_title(f"step 2, {n} subjects")
+        column[1].set_title(f"step 2, the answer: {n} subjects")
+    figure.suptitle("Right on unseen prompts, by fine-tuning prompts (paper: Figure 3)")
     shared_legend(figure, ncols=2)
     return figure
 

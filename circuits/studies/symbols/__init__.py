@@ -21,6 +21,13 @@ STUDY = Study(
         "adds the identity to the value-output product."
     ),
     sizes=("model.d_model", "model.depth", "model.n_heads"),
+    figure_sizes={
+        "copying": ("copying.depth", "copying.n_heads", "copying.steps"),
+        "kernel": ("kernel.beta", "kernel.gamma"),
+        "kernel-regression": ("kernel.beta", "kernel.gamma", "kernel.n_test"),
+        "nonsingular": ("kernel.refinements",),
+        "first-step": ("first_step.n_tokens", "first_step.n_heads"),
+    },
     config=Config,
     presets=PRESETS,
     claims=claims,

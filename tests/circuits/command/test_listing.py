@@ -74,7 +74,9 @@ def test_help_is_given(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_bare_command_greets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    assert capsys.readouterr().out.count("\n  reasonscope ") == 3
+    greeting = capsys.readouterr().out
+    assert greeting.count("\n  reasonscope ") == 3
+    assert max(map(len, greeting.splitlines())) <= 60
 
 
 def test_a_shell_can_complete(capsys: pytest.CaptureFixture[str]) -> None:

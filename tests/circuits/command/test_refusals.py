@@ -30,6 +30,13 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
             "unknown config key 'depth'; choose from: ",
         ),
         ("confirm recall --set n_subjects", "not of the form key=value"),
+        ("confirm recall --only lego.*", "unknown claims 'lego.*'"),
+        ("confirm recall --model smollm2 --only lego.*", "unknown claims 'lego.*'"),
+        (
+            "sweep recall --grid temperature=.1,.2 --only lego.*",
+            "unknown claims 'lego.*'",
+        ),
+        ("diff a.json b.json", "cannot read a.json: No such file"),
         ("confirm recall --set n_subjects=many", "expected a whole number"),
         ("confirm recall --set temperature=warm", "expected a number"),
         ("confirm recall --set full_steps=2.5", "full_steps=2.5: expected a whole"),

@@ -4,6 +4,7 @@ import base64
 import json
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,13 @@ def test_a_caption_names_the_studys_sizes_or_what_else_a_figure_is_made_from(
     run: Run,
 ) -> None:
     lab = open_lab(run)
-    lab.study = replace(lab.study, sizes=("steps",))
-    assert made(lab, Figure()) == "preset quick; seeds 301, 302, 303; steps 3"
+    own = {"wide": ("width", "rate")}
+    lab.study = replace(lab.study, sizes=("steps",), figure_sizes=own)
+    assert made(lab, "a", Figure()) == "preset quick; seeds 301, 302, 303; steps 3"
+    assert made(lab, "wide", Figure()).endswith("303; width 4; rate 0.05")
     theory = Figure()
     theory.set_label("theory, nothing is trained")
-    assert made(lab, theory) == "theory, nothing is trained"
+    assert made(lab, "a", theory) == "theory, nothing is trained"
 
 
 @pytest.mark.parametrize("slug", STUDIES)
@@ -75,9 +78,10 @@ def test_every_study_says_its_mechanism_and_sizes_that_it_has(slug: str) -> None
     study = find(slug)
     assert study.mechanism.count(". ") == 2
     config = as_dict(study.preset("quick").config)
-    for name in study.sizes:
+    assert study.figure_sizes.keys() <= study.figures_part.keys()
+    for name in chain(study.sizes, *study.figure_sizes.values()):
         value = reduce(lambda part, key: part[key], name.split("."), config)
-        assert isinstance(value, int | float)
+        assert isinstance(value, int | float | list)
 
 
 def test_verdicts_that_are_still_those_of_the_code_are_not_measured_again(

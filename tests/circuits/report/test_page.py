@@ -21,10 +21,12 @@ from circuits.report.inspected import inspected, read_inspected
 from circuits.report.page import Paper, render, within, write_page
 from circuits.report.verdicts import Reading, judged, tally
 from circuits.report.whisker import MARGIN, WIDTH, describe, number, whisker
+from circuits.results import file_of
 from probes.figures import dots
 from probes.measurement import Measurement
 from tests.circuits.report.pages import HOSTILE, inspection, verdict, verdict_file
 from trained.errors import BadInput
+from trained.store import read_json
 from trained.task import Batch
 
 
@@ -54,11 +56,16 @@ class TestVerdicts:
     def test_stored_verdicts_stand_beside_and_are_not_counted(self) -> None:
         stored = {"verdict": "refuted", "mean": 0.1, "preset": "paper", "seeds": [1]}
         rows = [verdict("toy.a", stored=stored), verdict("toy.b")]
-        found = paper(verdicts=rows)
+        found = paper(study="lego", verdicts=rows)
         assert found.score.score == 1.0
-        assert found.stored is not None
-        assert found.stored.weights["refuted"] == 3
-        assert paper().stored is None
+        # All claims of that run, also those that this one does not have.
+        long_run = gather.stored_score(found.judged)
+        counted = read_json(file_of("lego"))["score"]["paper"]
+        assert long_run is not None
+        assert round(long_run.score, 4) == counted["weighted"]
+        assert long_run.counts["refuted"] == counted["refuted"]
+        assert gather.stored_score(paper().judged) is None
+        assert gather.stored_score(paper(verdicts=rows).judged) is None
 
     def test_each_row_has_the_command_that_repeats_it(self) -> None:
         found = judged(verdict_file(command="reasonscope confirm toy"), "it")

@@ -1,9 +1,12 @@
 """Verdicts on a terminal: the scores first, then a line for each claim."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
 from circuits.claims import Shown, judge
+from circuits.conditions import Mean
 from circuits.report.terminal import (
     console,
     measured,
@@ -12,7 +15,7 @@ from circuits.report.terminal import (
     print_tree,
     score_lines,
 )
-from circuits.report.verdicts import Judged, Reading, judged
+from circuits.report.verdicts import Judged, Reading, Stored, judged
 
 from .test_tables import VERDICTS, as_object, claim
 
@@ -49,6 +52,27 @@ def test_the_scores_come_first_and_a_line_for_each_claim_follows(
         "✗ refuted      large 2                        in [0.1, 0.9]",
     ]
     assert "own" not in " ".join(lines[4:])
+
+
+def test_a_line_shows_the_condition_that_decided() -> None:
+    fails = Mean("rest", ">= 0.3", lambda _lab: [0.2, 0.2, 0.2])
+    whole = claim(0.5)
+    both = replace(whole, conditions=(*whole.conditions, fails))
+    lines = printed(judged(as_object((judge(both, lab=None),)), "toy"))
+    assert "✗ refuted      size 0.2                      >= 0.3" in lines
+
+
+def test_a_headline_stands_once() -> None:
+    claims = (claim(0.5, id=f"toy.{n}", headline=n[0]) for n in ("a1", "b", "a2"))
+    verdicts = tuple(judge(one, lab=None) for one in claims)
+    lines = printed(judged(as_object(verdicts), "toy"))
+    assert [line for line in lines if len(line) == 1] == ["a", "b"]
+
+
+def test_a_stored_run_that_refuted_says_what_failed() -> None:
+    stored = Stored("refuted", 1.06, "paper", 10, reason="rest 0.17, expected <= 0.06")
+    assert stored.came_out == "refuted: rest 0.17, expected <= 0.06"
+    assert Stored("confirmed", 1.06, "paper", 10).came_out == "confirmed, 1.06"
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 200])

@@ -43,7 +43,7 @@ def alignment(lab: AnalogyLab) -> Figure:
     """Cosine of source and target by curriculum, beside its null and Table 1."""
     parts = trained(lab, "block", "gpt")
     figure = Figure((6.4 * len(parts), 5.2), layout="constrained")
-    panels = figure.subplots(1, len(parts), squeeze=False)[0]
+    panels = figure.subplots(1, len(parts), sharex=True, squeeze=False)[0]
     for ax, part in zip(panels, parts, strict=True):
         names = curricula(lab, part)
         arms = [lab.named(part, name) for name in names]

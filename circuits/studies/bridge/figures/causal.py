@@ -59,8 +59,8 @@ def causal(lab: BridgeLab) -> Figure:
     figure = Figure((11.5, 7), layout="constrained")
     grid = figure.subplots(2, 2, sharex=True, height_ratios=(1.2, 1))
     panels: tuple[tuple[str, Edits], ...] = (
-        ("second hop gets a donor's (a, r1):\nshare of the donor's answers", FOLLOWS),
-        ("second hop gets a donor's (a, r1):\nshare that keeps its own answer", STAYS),
+        ("second hop, donor's (a, r1):\nshare of the donor's answers", FOLLOWS),
+        ("second hop, donor's (a, r1):\nshare of its own answers", STAYS),
         ("two hops get a donor's state:\nshare of the donor's answers", EXCHANGED),
         ("two hops with another state:\nshare right", RIGHT),
     )
@@ -84,3 +84,4 @@ def _panel(lab: BridgeLab, arms: Mapping[str, Recipe], edits: Edits, ax: Axes) -
     )
     dots(measured, y="edit", hue="model", ax=ax)
     ax.set_xlim(-0.05, 1.05)
+    ax.tick_params(labelbottom=True)

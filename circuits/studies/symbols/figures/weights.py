@@ -70,7 +70,8 @@ def _map(matrix: Tensor, title: str, limits: tuple[float, float], ax: Axes) -> N
     heatmap(measured, ax, limits=limits).set_title(title, fontsize=11)
     ticks = list(range(0, len(shown), 16))
     ax.set(xticks=ticks, xticklabels=ticks, yticks=ticks, yticklabels=ticks)
-    ax.set_xlabel(f"output (first {len(shown)} of {matrix.shape[-1]})", fontsize=10)
+    part = f" (first {len(shown)} of {len(matrix)})" * (len(shown) < len(matrix))
+    ax.set_xlabel(f"output{part}", fontsize=10)
 
 
 def _scores(
