@@ -28,7 +28,11 @@ class _Worn:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         names = {id(tensor): name for name, tensor in _tensors(model)}
-        stores = [s for m in model.modules() for s in (m._parameters, m._buffers)]
+        stores: list[dict[str, Any]] = [
+            store
+            for part in model.modules()
+            for store in (part._parameters, part._buffers)
+        ]
         # A tied tensor has one name and several places.
         self._places = [
             (store, leaf, names[id(own)])

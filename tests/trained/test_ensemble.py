@@ -46,6 +46,60 @@ def test_the_models_given_are_not_changed() -> None:
     assert torch.equal(models[0].first, Net(0).first)
 
 
+class Tied(nn.Module):
+    """One matrix in two places."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        source = torch.Generator().manual_seed(seed)
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.first.weight = nn.Parameter(torch.randn(4, 4, generator=source))
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).relu())
+
+
+def tied_size(model: Tied, x: Tensor) -> Tensor:
+    return model(x).square().mean()
+
+
+@pytest.mark.parametrize("n_models", [1, 3])
+def test_a_tied_matrix_is_swapped_in_both_places(n_models: int) -> None:
+    models = [Tied(seed) for seed in range(n_models)]
+    ensemble = Ensemble(models)
+    for tensor in ensemble.parameters.values():
+        tensor.requires_grad_()
+    x = torch.randn(n_models, 5, 4)
+    values = ensemble.values(tied_size, x)
+    values.sum().backward()
+    for index, model in enumerate(models):
+        own = torch.func.functional_call(
+            model, dict(model.named_parameters()), x[index]
+        )
+        torch.testing.assert_close(values[index], own.square().mean())
+        own.square().mean().backward()
+        gradient = ensemble.parameters["first.weight"].grad
+        assert gradient is not None
+        torch.testing.assert_close(gradient[index], model.first.weight.grad)
+
+
+def test_after_a_failure_a_model_has_its_own_tensors_again() -> None:
+    ensemble, seen = Ensemble([Net(seed) for seed in SEEDS]), []
+
+    def fails(model: Net, _data: dict[str, Tensor]) -> Tensor:
+        seen.append(model)
+        raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        ensemble.values(fails, data())
+    assert isinstance(seen[0].first, nn.Parameter)
+    torch.testing.assert_close(
+        ensemble.values(squared_error, data()),
+        Ensemble([Net(seed) for seed in SEEDS]).values(squared_error, data()),
+    )
+
+
 def test_a_loaded_state_comes_back() -> None:
     ensemble = Ensemble([Net(seed) for seed in SEEDS])
     state = ensemble.state()
