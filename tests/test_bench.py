@@ -121,7 +121,7 @@ def test_the_demo_is_timed_as_it_is_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_every_part_is_tried_here() -> None:
-    tried = {*KEYS, "generation", "seeds", "growth", "demo"}
+    tried = {*KEYS, "machine", "generation", "seeds", "growth", "demo"}
     assert tried == {*bench.PARTS}
 
 
@@ -210,7 +210,7 @@ def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as leaving:
         bench.main(["speed"])
     assert leaving.value.code == 2
-    assert "unknown part 'speed'; choose from: extraction" in capsys.readouterr().err
+    assert "unknown part 'speed'; choose from: machine" in capsys.readouterr().err
 
 
 def test_a_ratio_is_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:

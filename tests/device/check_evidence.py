@@ -24,13 +24,15 @@ def numbers(verdict: Verdict) -> list[float]:
     return [value for outcome in found for value in outcome.values]
 
 
-def alike(here: list[float] | str, there: list[float] | str) -> bool:
+def alike(
+    here: list[float] | str, there: list[float] | str, within: float = 1e-4
+) -> bool:
     """Whether two lists of numbers, or two reasons for having none, are the same."""
     if isinstance(here, str) or isinstance(there, str):
         return here == there
     pairs = zip(here, there, strict=False)
     return len(here) == len(there) and all(
-        math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-4)
+        math.isclose(one, other, rel_tol=1e-3, abs_tol=within)
         or (math.isnan(one) and math.isnan(other))
         for one, other in pairs
     )

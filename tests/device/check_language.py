@@ -30,6 +30,9 @@ from tests.device.check_evidence import alike, numbers
 from tests.word_models import word_model
 
 SHORT: Any = {"epochs": 2, "resamples": 100}
+CHOOSING = {"analogy.llm.sparse": 0.02}
+"""It keeps the largest activations: where two lie within round-off of each other, the
+order of a sum decides which (on an AVX2 machine .007 of a cosine)."""
 
 
 class Tiny(NamedTuple):
@@ -101,7 +104,8 @@ def test_the_verdicts_on_a_language_model_are_the_same(study: str) -> None:
     known = [claim for claim, found in here.items() if not isinstance(found, str)]
     assert len(known) > len(here) / 2
     for claim, found in here.items():
-        assert alike(found, there[claim]), (claim, found, there[claim])
+        within = CHOOSING.get(claim, 1e-4)
+        assert alike(found, there[claim], within), (claim, found, there[claim])
 
 
 def copies(epochs: int, accumulate: int) -> int:
