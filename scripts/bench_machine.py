@@ -2,8 +2,7 @@
 
 python -m scripts.bench machine
 
-`make demo` took 417 s on one machine and 783 s on another one that day, both with two
-cores and nothing else to do: without these lines nobody could tell why.
+Two machines of two idle cores may differ by a factor of two in `make demo`.
 """
 
 import time

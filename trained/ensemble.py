@@ -22,7 +22,7 @@ class _Worn:
     """A model that is called with other tensors in the place of its own.
 
     As `torch.func.functional_call` does, without asking the model at every call where
-    its tensors are: that takes longer than a step of a small model.
+    its tensors are, which is a good part of a small model's step.
     """
 
     def __init__(self, model: nn.Module) -> None:

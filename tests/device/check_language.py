@@ -31,8 +31,8 @@ from tests.word_models import word_model
 
 SHORT: Any = {"epochs": 2, "resamples": 100}
 CHOOSING = {"analogy.llm.sparse": 0.02}
-"""It keeps the largest activations: where two lie within round-off of each other, the
-order of a sum decides which (on an AVX2 machine .007 of a cosine)."""
+"""It keeps the largest activations, so round-off may choose another one where two are
+nearly equal: likely what differs by .007 of a cosine on one machine; not traced."""
 
 
 class Tiny(NamedTuple):
