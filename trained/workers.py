@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from .errors import Incomplete, Lost, in_a_line
+from .memory import keep_freed_memory
 
 Task = TypeVar("Task")
 
@@ -199,6 +200,7 @@ class _Worker:
 def _serve(connection: "Connection[Any, Any]", threads: int) -> None:
     """What a worker does until its parent hangs up."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    keep_freed_memory()
     import torch
 
     # What every study builds on; its import takes longer than that of torch.

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from trained.memory import keep_freed_memory
+
 from .calibrating import add_calibrate_options, run_calibrate
 from .claim import add_claim_options, run_claim
 from .completing import add_completion_options, print_completion
@@ -130,6 +132,7 @@ class _Version(argparse.Action):
 def entry_point() -> NoReturn:
     """What the installed command calls."""
     limit_memory()
+    keep_freed_memory()
     sys.exit(main())
 
 
