@@ -197,7 +197,9 @@ def lines_of(
     _check_axis(measurement, hue)
     parts = [measurement.select(**{hue: label}) for label in measurement.labels[hue]]
     names = [drawable(str(label)) for label in measurement.labels[hue]]
-    return list(zip(names, cycle(OKABE_ITO), parts, strict=False))
+    # The last colour is the ink's: black cannot be seen in the dark.
+    colours = cycle((*OKABE_ITO[:-1], rcParams["text.color"]))
+    return list(zip(names, colours, parts, strict=False))
 
 
 def _pooled(part: Measurement, axis: str) -> Float64[Tensor, "place sample"]:
