@@ -41,7 +41,7 @@ def _figures(inspection: Inspection) -> Iterator[tuple[str, Figure]]:
         yield "attention", grid_figure(attention.concentration)
         yield "heads", attention.patterns.plot()
         if attention.mass is not None:
-            yield "mass", mass_figure(attention.mass)
+            yield "mass", mass_figure(attention.mass.select(keys="role"))
     if inspection.alignment is not None:
         yield "alignment", alignment_figure(inspection.alignment)
     if inspection.patching is not None:
@@ -60,7 +60,9 @@ def comparison_figures(found: Comparison) -> Iterator[tuple[str, Figure]]:
     for name, change in found.differences().items():
         if name in ("logit", "attention", "patching"):
             yield name, plain(grid_figure(change))
-        elif name in ("mass", "alignment"):
+        elif name == "mass":
+            yield name, plain(mass_figure(change))
+        elif name == "alignment":
             yield name, plain(change.plot())
 
 
@@ -125,13 +127,10 @@ def alignment_figure(measurement: Measurement) -> Figure:
 
 def mass_figure(measurement: Measurement) -> Figure:
     """For every look at a role, how much of it each head gives."""
-    axes, labels = measurement.axes[1:], dict(measurement.labels)
-    del labels["keys"]
-    own = measurement.values[0]
-    figure = Measurement(own, axes, labels, name=measurement.name).plot()
-    panels = [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
-    for ax, look in zip(panels, labels["look"], strict=False):
-        ax.set_title(drawable(f"{measurement.name} of {look}"), fontsize=10)
+    figure = measurement.plot()
+    for ax, look in zip(figure.axes, measurement.labels["look"], strict=False):
+        ax.set_title(drawable(str(look)), fontsize=10)
+    figure.suptitle(drawable(measurement.name), fontsize=12)
     return figure
 
 

@@ -103,7 +103,7 @@ def _spare_embedding(ax: Axes, heights: Float64[Tensor, "line place"]) -> None:
         return
     ax.set_ylim(low - 0.2 * room, high + 0.2 * room)
     said = "embedding, off the scale: " + ", ".join(f"{value:.3g}" for value in first)
-    ax.text(0.2, 0.02, said, transform=ax.transAxes, fontsize=8, color="0.4")
+    ax.text(0.2, 0.02, said, transform=ax.transAxes, fontsize=8, alpha=0.7)
 
 
 def bars(

@@ -64,6 +64,9 @@ SMALLEST_POINTS = 6
 MOST_LAYOUTS = 4
 """How often a figure is laid out to fit its titles, if it does not come to rest."""
 
+WHOLE_TITLE = 0.92
+"""Share of a figure's width that the title over all panels may take."""
+
 GAP = 5
 """Pixels between two names at ticks."""
 
@@ -137,7 +140,8 @@ def _fit(figure: Figure) -> bool:
     """Whether names at ticks became smaller; what was broken is seen."""
     smaller = False
     for text in _whole_title(figure):
-        _break(text, lambda own: own.get_window_extent().width, figure.bbox.width)
+        room = WHOLE_TITLE * figure.bbox.width
+        _break(text, lambda own: own.get_window_extent().width, room)
     for ax in figure.axes:
         smaller |= _separate(ax)
         for text in (ax.title, ax.xaxis.label):

@@ -239,6 +239,12 @@ def test_what_the_font_lacks_is_shown_by_its_number(tmp_path):
     figures.save(lines, tmp_path / "lines.png")
 
 
+def test_panels_with_the_same_colours_share_one_colour_bar() -> None:
+    drawn = grid(3, 2, 2, axes=("head", "query", "key")).plot().axes
+    assert [ax.get_label() == "<colorbar>" for ax in drawn] == [False] * 3 + [True]
+    assert drawn[-1].get_ylabel() == "mass (share)"
+
+
 def test_every_line_is_seen_in_the_dark() -> None:
     with figures.styled("dark"):
         ax = figures.curve(grid(8, 3, axes=("arm", "x")), x="x", hue="arm")
