@@ -15,7 +15,19 @@ from matplotlib.text import Text
 
 from .glyphs import drawable
 
-_LIGHT, _DARK = "#e8e8e8", "#16181d"
+
+def inked(ink: str, ground: str) -> dict[str, Any]:
+    """Settings of matplotlib that draw in one colour on another."""
+    grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    inks = (
+        *("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color"),
+        *("ytick.color", "legend.edgecolor", "patch.edgecolor"),
+    )
+    return {
+        **dict.fromkeys((*grounds, "legend.facecolor"), ground),
+        **dict.fromkeys(inks, ink),
+    }
+
 
 STYLES: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -25,20 +37,7 @@ STYLES: dict[str, dict[str, Any]] = {
         "axes.linewidth": 1.4,
         "savefig.dpi": 200.0,
     },
-    "dark": {
-        "figure.facecolor": _DARK,
-        "axes.facecolor": _DARK,
-        "savefig.facecolor": _DARK,
-        "legend.facecolor": _DARK,
-        **dict.fromkeys(
-            (
-                *("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color"),
-                *("ytick.color", "legend.edgecolor", "patch.edgecolor"),
-            ),
-            _LIGHT,
-        ),
-        "grid.color": "#3a3f4a",
-    },
+    "dark": {**inked("#e8e8e8", "#16181d"), "grid.color": "#3a3f4a"},
 }
 """Style -> settings of matplotlib. `paper` is the default look."""
 
