@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from circuits.inspection.request import STYLES, check_style
 from circuits.progress import each, step
 from trained.errors import BadInput, unknown
 
@@ -34,17 +35,16 @@ def add_figure_options(parser: argparse.ArgumentParser) -> None:
         help="ends with .png, .svg or .pdf; a directory for `all`",
     )
     parser.add_argument(
-        "--style", default="paper", metavar="paper|slides|dark", help="of the figure"
+        "--style", default="paper", metavar="|".join(STYLES), help="of the figure"
     )
     add_json_option(parser, "the files, captions and what was not drawn")
 
 
 def run_figure(options: argparse.Namespace) -> int:
     """Draw what was asked for, after everything about the request was checked."""
-    from probes.figures import FORMATS, STYLES
+    from probes.figures import FORMATS
 
-    if options.style not in STYLES:
-        raise unknown("style", options.style, STYLES)
+    check_style(options.style)
     one = options.kind != ALL
     if one and options.output.suffix.lower().removeprefix(".") not in FORMATS:
         raise unknown("figure format", options.output.suffix, FORMATS)

@@ -1,6 +1,7 @@
 """`inspect --generate N`: what a model does while it writes, step by step."""
 
 import argparse
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,7 @@ def generate_request(options: argparse.Namespace, opening: Opening) -> GenerateR
         exchange=exchange_of(options.exchange),
         donor=options.corrupt,
         out=options.output,
+        style=options.style,
     )
 
 
@@ -111,7 +113,6 @@ def run_generate(
 ) -> None:
     """Let the model write, print what was seen and write it."""
     from circuits.report.terminal import console, say
-    from probes.figures import save
     from trained.store import write_json
 
     chains = _chains(request, model, request.prompts)
@@ -127,11 +128,18 @@ def run_generate(
         print_chain(page, chain, own)
     if request.out is not None:
         write_json(request.out / "inspect.json", whole)
-        for number, chain in enumerate(chains):
-            prefix = f"{number}-" if len(chains) > 1 else ""
+        for file in _draw(chains, request.out, request.style):
+            say(page, str(file))
+
+
+def _draw(chains: "Sequence[Chain]", folder: Path, style: str) -> Iterator[Path]:
+    from probes.figures import save, styled
+
+    for number, chain in enumerate(chains):
+        prefix = f"{number}-" if len(chains) > 1 else ""
+        with styled(style):
             for name, figure in chain.figures().items():
-                file: Path = request.out / f"{prefix}{name}.png"
-                say(page, str(save(figure, file, foot=chain.model.name)))
+                yield save(figure, folder / f"{prefix}{name}.png", foot=chain.origin)
 
 
 def _chains(

@@ -1,13 +1,14 @@
 """The verb `inspect`: open the model, look, print, write."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from circuits.inspection.request import (
     DEFAULT_SIGNALS,
     SIGNALS,
+    STYLES,
     InspectRequest,
     Opening,
     places_of,
@@ -64,6 +65,9 @@ def add_inspect_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="write inspect.json and figures there",
+    )
+    parser.add_argument(
+        "--style", default="paper", metavar="|".join(STYLES), help="of the figures"
     )
     add_generate_options(parser)
 
@@ -138,7 +142,7 @@ def run_inspect(options: argparse.Namespace) -> int:
         return CONFIRMED
     request = request_of(options)
     output = JsonOutput(options.json)
-    _show(_found(request), request.out, output)
+    _show(_found(request), request, output)
     return CONFIRMED
 
 
@@ -153,6 +157,7 @@ def request_of(options: argparse.Namespace) -> InspectRequest:
         chat=options.chat,
         against=None if other is None else _opening(options, other),
         out=options.output,
+        style=options.style,
     )
 
 
@@ -224,7 +229,9 @@ def opened(opening: Opening) -> "LanguageModel":
 
 
 def _show(
-    found: "Sequence[Inspection | Comparison]", out: Path | None, output: JsonOutput
+    found: "Sequence[Inspection | Comparison]",
+    request: InspectRequest,
+    output: JsonOutput,
 ) -> None:
     from circuits.inspection.comparison import Comparison
     from circuits.report.terminal import console, say
@@ -239,19 +246,19 @@ def _show(
             print_comparison(page, one)
         else:
             print_inspection(page, one)
-    if out is not None:
-        write_json(out / "inspect.json", whole)
-        for file in _draw(found, out):
+    if request.out is not None:
+        write_json(request.out / "inspect.json", whole)
+        for file in _draw(found, request.out, request.style):
             say(page, str(file))
 
 
-def _draw(found: "Sequence[Inspection | Comparison]", folder: Path) -> list[Path]:
-    from probes.figures import save
+def _draw(
+    found: "Sequence[Inspection | Comparison]", folder: Path, style: str
+) -> Iterator[Path]:
+    from probes.figures import save, styled
 
-    files = []
     for number, one in enumerate(found):
         prefix = f"{number}-" if len(found) > 1 else ""
-        for name, figure in one.figures().items():
-            file = folder / f"{prefix}{name}.png"
-            files.append(save(figure, file, foot=one.origin))
-    return files
+        with styled(style):
+            for name, figure in one.figures().items():
+                yield save(figure, folder / f"{prefix}{name}.png", foot=one.origin)

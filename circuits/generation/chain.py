@@ -1,5 +1,6 @@
 """What a model wrote after a prompt, step by step, and what was seen meanwhile."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from circuits.inspection.inspect import ORIGIN_LETTERS
 from circuits.models.language_model import LanguageModel
 from probes.measurement import Measurement
 from trained.errors import BadInput, unknown
@@ -66,6 +68,11 @@ class Chain:
     def text(self) -> str:
         """What it wrote, without its special tokens."""
         return self._decoded(self.batch.tokens[0, self.n_prompt :])
+
+    @property
+    def origin(self) -> str:
+        """What the figures are of: the model, and how the prompt begins."""
+        return f"{self.model.name}: {textwrap.shorten(self.prompt, ORIGIN_LETTERS)}"
 
     def span_text(self, name: str) -> str:
         """The text of a span, without special tokens."""

@@ -61,7 +61,6 @@ def draw_looks(chain: Chain, ax: Axes) -> None:
         name="attention mass of the head that looks hardest",
     )
     text_heatmap(grid, texts, ax)
-    ax.set_ylabel("")
 
 
 def draw_lens(chain: Chain, ax: Axes) -> None:

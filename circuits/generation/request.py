@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from circuits.inspection.request import Opening
+from circuits.inspection.request import Opening, check_style
 from trained.errors import BadInput, unknown
 
 from .outline import SIGNALS, Outline
@@ -27,6 +27,7 @@ class GenerateRequest:
         exchange: a step and a layer: the state that the donor gives.
         donor: the other prompt of an exchange.
         out: where figures go.
+        style: how they look.
     """
 
     opening: Opening
@@ -39,8 +40,10 @@ class GenerateRequest:
     exchange: tuple[int, int] | None = None
     donor: str | None = None
     out: Path | None = None
+    style: str = "paper"
 
     def __post_init__(self) -> None:
+        check_style(self.style)
         for signal in self.signals:
             if signal not in SIGNALS:
                 raise unknown("signal", signal, SIGNALS)

@@ -15,6 +15,7 @@ from probes.figures import (
     shared_legend,
     text_heatmap,
 )
+from probes.figures.glyphs import drawable
 from probes.measurement import Measurement
 
 from .comparison import Comparison
@@ -40,7 +41,7 @@ def _figures(inspection: Inspection) -> Iterator[tuple[str, Figure]]:
         yield "attention", grid_figure(attention.concentration)
         yield "heads", attention.patterns.plot()
         if attention.mass is not None:
-            yield "mass", mass_figure(attention.mass)
+            yield "mass", mass_figure(attention.mass.select(keys="role"))
     if inspection.alignment is not None:
         yield "alignment", alignment_figure(inspection.alignment)
     if inspection.patching is not None:
@@ -54,12 +55,14 @@ def comparison_figures(found: Comparison) -> Iterator[tuple[str, Figure]]:
     left, right = figure.subplots(1, 2)
     for name, ax in (("rank", left), ("log_prob", right)):
         curve(beside[name], x="layer", hue="model", band=None, ax=ax)
-    _by_rank(left)
+    _name_heights(left, right)
     yield "answer", plain(figure)
     for name, change in found.differences().items():
         if name in ("logit", "attention", "patching"):
             yield name, plain(grid_figure(change))
-        elif name in ("mass", "alignment"):
+        elif name == "mass":
+            yield name, plain(mass_figure(change))
+        elif name == "alignment":
             yield name, plain(change.plot())
 
 
@@ -76,9 +79,16 @@ def answer_figure(reading: LensReading) -> Figure:
     figure = Figure((9.5, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     curve(reading.rank, x="layer", band="example", ax=left)
-    _by_rank(left)
     curve(reading.log_prob, x="layer", band="example", ax=right)
+    _name_heights(left, right)
     return figure
+
+
+def _name_heights(rank: Axes, log_prob: Axes) -> None:
+    """Name what is up and down; the titles say of which answer."""
+    _by_rank(rank)
+    rank.set_ylabel("rank (1 is the top)")
+    log_prob.set_ylabel("log p (nats)")
 
 
 def _by_rank(ax: Axes) -> None:
@@ -96,7 +106,7 @@ def alignment_figure(measurement: Measurement) -> Figure:
     down = -(-len(pairs) // across)
     figure = Figure((4.2 * across + 0.8, 3.4 * down + 0.6), layout="constrained")
     axes = figure.subplots(down, across, squeeze=False, sharey=True).flatten()
-    for ax, pair in zip(axes, pairs, strict=False):
+    for place, (ax, pair) in enumerate(zip(axes, pairs, strict=False)):
         part = measurement.select(pair=pair)
         shown = part.select(of=["roles", "other tokens"])
         curve(shown, x="layer", hue="of", ax=ax).set_title(str(pair))
@@ -107,7 +117,8 @@ def alignment_figure(measurement: Measurement) -> Figure:
             ax.lines, ("the two roles", "other tokens: mean"), strict=True
         ):
             line.set_label(name)
-        ax.set_ylabel("cosine, the prompt's mean taken off")
+        # Panels beside each other share their height, and its name.
+        ax.set_ylabel("" if place % across else "cosine, the prompt's mean taken off")
     for ax in axes[len(pairs) :]:
         ax.set_axis_off()
     shared_legend(figure, ncols=3)
@@ -116,10 +127,11 @@ def alignment_figure(measurement: Measurement) -> Figure:
 
 def mass_figure(measurement: Measurement) -> Figure:
     """For every look at a role, how much of it each head gives."""
-    axes, labels = measurement.axes[1:], dict(measurement.labels)
-    del labels["keys"]
-    own = measurement.values[0]
-    return Measurement(own, axes, labels, name=measurement.name).plot()
+    figure = measurement.plot()
+    for ax, look in zip(figure.axes, measurement.labels["look"], strict=False):
+        ax.set_title(drawable(str(look)), fontsize=10)
+    figure.suptitle(drawable(measurement.name), fontsize=12)
+    return figure
 
 
 def grid_figure(measurement: Measurement) -> Figure:

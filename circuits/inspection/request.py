@@ -13,6 +13,9 @@ from trained.errors import BadInput, unknown
 SIGNALS = ("lens", "attention", "alignment", "patching")
 DEFAULT_SIGNALS = ("lens", "attention")
 
+STYLES = ("paper", "slides", "dark")
+"""Those of `probes.figures`, which loads torch."""
+
 SPAN = re.compile(r"\[(\d+), ?(\d+)\]")
 """Characters of a prompt, as rows of a dataset give them."""
 
@@ -54,6 +57,7 @@ class InspectRequest:
         chat: whether prompts are put into the tokenizer's template.
         against: another model, whose readings are set beside.
         out: where figures go.
+        style: how they look.
     """
 
     opening: Opening
@@ -63,8 +67,10 @@ class InspectRequest:
     chat: bool = False
     against: Opening | None = None
     out: Path | None = None
+    style: str = "paper"
 
     def __post_init__(self) -> None:
+        check_style(self.style)
         for signal in self.signals:
             if signal not in SIGNALS:
                 raise unknown("signal", signal, SIGNALS)
@@ -81,6 +87,12 @@ class InspectRequest:
                     f"{row.where}: --signal alignment compares roles: name some by "
                     "--role NAME=PHRASE"
                 )
+
+
+def check_style(style: str) -> None:
+    """`BadInput` for a style that figures cannot be drawn in."""
+    if style not in STYLES:
+        raise unknown("style", style, STYLES)
 
 
 def rows_of_texts(prompts: tuple[str, ...], fields: dict[str, Any]) -> tuple[Row, ...]:

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter
 from circuits.claims import NotTested
 from circuits.lab import Lab, LanguageLab
 from circuits.progress import each
-from probes.figures.finish import SVG, fit_titles
+from probes.figures.finish import SVG, fit_titles, inked
 from trained.config import as_dict
 from trained.errors import BadInput
 
@@ -30,6 +30,19 @@ WIDE = 9.0
 
 SIZES = 4
 """Sizes of the configuration that a caption names."""
+
+INK, GROUND = "#1c1f23", "#fefefe"
+"""Of the page's figures: the page's own, and white that nothing in a figure is."""
+
+PAGE: Any = inked(INK, GROUND)
+
+DARK = f"""<style>@media (prefers-color-scheme: dark) {{
+[style*="fill: {INK}"] {{ fill: #e8eaec !important }}
+[style*="stroke: {INK}"] {{ stroke: #e8eaec !important }}
+[style*="fill: {GROUND}"] {{ fill: #1c2024 !important }}
+}}</style>
+"""
+"""Ink and ground in the dark, which an image takes from the page that shows it."""
 
 Row = tuple[str, str, Any, Any, Any]
 """Panel, series, x, y and value."""
@@ -61,7 +74,8 @@ def draw_all(lab: Lab | LanguageLab) -> Iterator[Drawn]:
     kinds = list(lab.figures.items())
     for kind, draw in each(f"{lab.study.slug}: drawing", kinds, lambda one: one[0]):
         try:
-            figure = draw(lab)
+            with rc_context(PAGE):
+                figure = draw(lab)
         except (BadInput, NotTested):
             continue
         yield drawn(kind, figure, about(draw) or kind, made(lab, kind, figure))
@@ -126,9 +140,9 @@ def as_svg(figure: Figure) -> str:
 
 def _svg(figure: Figure) -> str:
     file = io.StringIO()
-    with rc_context(SVG):
+    with rc_context({**PAGE, **SVG}):
         figure.savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()
+    return file.getvalue().replace("<defs>", f"{DARK}<defs>", 1)
 
 
 def as_csv(figure: Figure) -> str:

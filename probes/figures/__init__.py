@@ -29,6 +29,7 @@ from .finish import SVG, add_foot, fit_titles, scale_text
 from .finish import shared_legend as shared_legend
 from .finish import styled as styled
 from .grids import attention_rows as attention_rows
+from .grids import colour_bar
 from .grids import heatmap as heatmap
 from .grids import limits_of as limits_of
 from .grids import text_heatmap as text_heatmap
@@ -95,11 +96,12 @@ def _panels(measurement: Measurement) -> Figure:
     limits = (min(low, 0.0) if is_pattern else low, high)
     for ax, place in zip(axes, shown, strict=False):
         part = measurement.select(**dict(zip(leading, place, strict=True)))
-        heatmap(part, ax, limits=limits)
+        heatmap(part, ax, limits=limits, bar=False)
         ax.tick_params(labelsize=8)
         ax.set_title(title(part), fontsize=10)
     for ax in axes[len(shown) :]:
         ax.set_axis_off()
+    colour_bar(axes.tolist(), measurement)
     return figure
 
 

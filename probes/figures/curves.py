@@ -103,7 +103,7 @@ def _spare_embedding(ax: Axes, heights: Float64[Tensor, "line place"]) -> None:
         return
     ax.set_ylim(low - 0.2 * room, high + 0.2 * room)
     said = "embedding, off the scale: " + ", ".join(f"{value:.3g}" for value in first)
-    ax.text(0.2, 0.02, said, transform=ax.transAxes, fontsize=8, color="0.4")
+    ax.text(0.2, 0.02, said, transform=ax.transAxes, fontsize=8, alpha=0.7)
 
 
 def bars(
@@ -197,7 +197,9 @@ def lines_of(
     _check_axis(measurement, hue)
     parts = [measurement.select(**{hue: label}) for label in measurement.labels[hue]]
     names = [drawable(str(label)) for label in measurement.labels[hue]]
-    return list(zip(names, cycle(OKABE_ITO), parts, strict=False))
+    # The last colour is the ink's: black cannot be seen in the dark.
+    colours = cycle((*OKABE_ITO[:-1], rcParams["text.color"]))
+    return list(zip(names, colours, parts, strict=False))
 
 
 def _pooled(part: Measurement, axis: str) -> Float64[Tensor, "place sample"]:

@@ -15,7 +15,19 @@ from matplotlib.text import Text
 
 from .glyphs import drawable
 
-_LIGHT, _DARK = "#e8e8e8", "#16181d"
+
+def inked(ink: str, ground: str) -> dict[str, Any]:
+    """Settings of matplotlib that draw in one colour on another."""
+    grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    inks = (
+        *("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color"),
+        *("ytick.color", "legend.edgecolor", "patch.edgecolor"),
+    )
+    return {
+        **dict.fromkeys((*grounds, "legend.facecolor"), ground),
+        **dict.fromkeys(inks, ink),
+    }
+
 
 STYLES: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -25,20 +37,7 @@ STYLES: dict[str, dict[str, Any]] = {
         "axes.linewidth": 1.4,
         "savefig.dpi": 200.0,
     },
-    "dark": {
-        "figure.facecolor": _DARK,
-        "axes.facecolor": _DARK,
-        "savefig.facecolor": _DARK,
-        "legend.facecolor": _DARK,
-        **dict.fromkeys(
-            (
-                *("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color"),
-                *("ytick.color", "legend.edgecolor", "patch.edgecolor"),
-            ),
-            _LIGHT,
-        ),
-        "grid.color": "#3a3f4a",
-    },
+    "dark": {**inked("#e8e8e8", "#16181d"), "grid.color": "#3a3f4a"},
 }
 """Style -> settings of matplotlib. `paper` is the default look."""
 
@@ -60,6 +59,12 @@ FEWEST_LETTERS = 16
 
 SMALLEST_POINTS = 6
 """No name at a tick becomes smaller to make room for the next."""
+
+MOST_LAYOUTS = 4
+"""How often a figure is laid out to fit its titles, if it does not come to rest."""
+
+WHOLE_TITLE = 0.92
+"""Share of a figure's width that the title over all panels may take."""
 
 GAP = 5
 """Pixels between two names at ticks."""
@@ -114,10 +119,12 @@ def fit_titles(figure: Figure) -> bool:
     Returns:
         Whether something was changed last, so that the figure has to be laid out anew.
     """
-    texts = [(ax.title, ax.xaxis.label, ax.yaxis.label) for ax in figure.axes]
-    given = {text: text.get_text() for several in texts for text in several}
-    # Twice: a name of two lines moves its panel, and the title above it.
-    for _ in range(2):
+    texts = _whole_title(figure)
+    for ax in figure.axes:
+        texts += (ax.title, ax.xaxis.label, ax.yaxis.label)
+    given = {text: text.get_text() for text in texts}
+    # Again: a name of two lines moves its panel, and the title above it.
+    for _ in range(MOST_LAYOUTS):
         figure.draw_without_rendering()
         before = [text.get_text() for text in given]
         for text, whole in given.items():
@@ -131,6 +138,9 @@ def fit_titles(figure: Figure) -> bool:
 def _fit(figure: Figure) -> bool:
     """Whether names at ticks became smaller; what was broken is seen."""
     smaller = False
+    for text in _whole_title(figure):
+        room = WHOLE_TITLE * figure.bbox.width
+        _break(text, lambda own: own.get_window_extent().width, room)
     for ax in figure.axes:
         smaller |= _separate(ax)
         for text in (ax.title, ax.xaxis.label):
@@ -138,6 +148,12 @@ def _fit(figure: Figure) -> bool:
         tall = float(ax.get_window_extent().height) * 1.1
         _break(ax.yaxis.label, lambda own: own.get_window_extent().height, tall)
     return smaller
+
+
+def _whole_title(figure: Figure) -> list[Text]:
+    """The title over all panels, where there is one."""
+    words = figure.get_suptitle()
+    return [text for text in figure.texts if words and text.get_text() == words]
 
 
 def _break(text: Text, length: Callable[[Text], float], room: float) -> None:

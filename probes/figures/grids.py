@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from jaxtyping import Float64
 from matplotlib.axes import Axes
-from matplotlib.image import AxesImage
 from torch import Tensor
 
 from probes.measurement import Measurement
@@ -32,6 +31,7 @@ def heatmap(
     ax: Axes | None = None,
     *,
     limits: tuple[float, float] | None = None,
+    bar: bool = True,
 ) -> Axes:
     """A heat map of two axes: the first down, the second across, with a colour bar.
 
@@ -42,13 +42,16 @@ def heatmap(
         measurement: What is drawn.
         ax: Where to draw.
         limits: Where colours begin and end, to share them with others; None: its own.
+        bar: Whether it has a colour bar; panels may share one.
     """
     grid = _grid(measurement, n_axes=(2,))
     ax = ax or new_axes(grid.shape[1] * 0.35 + 2, grid.shape[0] * 0.35 + 1.4)
     low, top = limits or limits_of(grid)
     colours = "PuOr_r" if low < 0 else "cividis"
-    image = ax.imshow(grid.numpy(), aspect="auto", cmap=colours, vmin=low, vmax=top)
-    _finish_grid(ax, image, measurement)
+    ax.imshow(grid.numpy(), aspect="auto", cmap=colours, vmin=low, vmax=top)
+    _finish_grid(ax, measurement)
+    if bar:
+        colour_bar([ax], measurement)
     return ax
 
 
@@ -68,7 +71,7 @@ def attention_rows(
     grid = _grid(measurement, n_axes=(1, 2))
     ax = ax or new_axes(grid.shape[1] * 0.62 + 2, grid.shape[0] * 0.5 + 1.5)
     top = top or max(float(grid.nan_to_num().max()), 1e-12)
-    image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=0, vmax=top)
+    ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=0, vmax=top)
     for row, weights in enumerate(grid.tolist()):
         for column, weight in enumerate(weights):
             if math.isnan(weight):
@@ -76,7 +79,8 @@ def attention_rows(
             colour = "white" if weight < 0.55 * top else "black"
             text = ax.text(column, row, f"{weight:.2f}", color=colour, fontsize=9)
             text.set(ha="center", va="center")
-    _finish_grid(ax, image, measurement)
+    _finish_grid(ax, measurement)
+    colour_bar([ax], measurement)
     return ax
 
 
@@ -100,14 +104,15 @@ def text_heatmap(
     ax = ax or new_axes(*size)
     known = grid.nan_to_num(0.0)
     low, top = min(float(known.min()), 0.0), max(float(known.max()), 1e-12)
-    image = ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=low, vmax=top)
+    ax.imshow(grid.numpy(), aspect="auto", cmap="cividis", vmin=low, vmax=top)
     for row, values in enumerate(grid.tolist()):
         for column, value in enumerate(values):
             colour = "white" if value < low + 0.55 * (top - low) else "black"
             shown = _shortened(texts[row][column])
             text = ax.text(column, row, shown, color=colour, fontsize=7)
             text.set(ha="center", va="center", parse_math=False)
-    _finish_grid(ax, image, measurement)
+    _finish_grid(ax, measurement)
+    colour_bar([ax], measurement)
     return ax
 
 
@@ -125,7 +130,7 @@ def _grid(
     return values if values.ndim == 2 else values[None]
 
 
-def _finish_grid(ax: Axes, image: AxesImage, measurement: Measurement) -> None:
+def _finish_grid(ax: Axes, measurement: Measurement) -> None:
     down, across = ("", *measurement.axes)[-2:]
     for axis, name in ((ax.yaxis, down), (ax.xaxis, across)):
         labels = [drawable(str(label)) for label in measurement.labels.get(name, ())]
@@ -135,8 +140,13 @@ def _finish_grid(ax: Axes, image: AxesImage, measurement: Measurement) -> None:
     if any(len(str(label)) > 4 for label in measurement.labels[across]):
         lean_names(ax)
     ax.set_title(title(measurement), fontsize=12)
+
+
+def colour_bar(panels: Sequence[Axes], measurement: Measurement) -> None:
+    """Say what the colours mean that heat maps beside each other share."""
+    image = panels[0].images[0]
     beyond = _beyond(measurement.values, *image.get_clim())
-    bar = ax.figure.colorbar(image, ax=ax, extend=beyond)
+    bar = panels[0].figure.colorbar(image, ax=panels, extend=beyond)
     bar.set_label(quantity(measurement), fontsize=10)
 
 

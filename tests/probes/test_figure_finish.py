@@ -41,6 +41,15 @@ def test_titles_touch_neither_the_edge_nor_each_other(letters: int) -> None:
     assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
 
 
+def test_a_long_title_over_all_panels_is_broken_until_it_fits() -> None:
+    figure = panels("mass", 2)
+    figure.suptitle("how much of the attention lies on the clause that matters " * 2)
+    fit_titles(figure)
+    figure.draw_without_rendering()
+    assert "\n" in figure.get_suptitle()
+    assert not cut_texts(figure)
+
+
 def test_names_at_ticks_that_would_touch_become_smaller() -> None:
     figure = panels("mass")
     (axes,) = figure.axes

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import rcParams
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from probes import figures
@@ -236,6 +237,20 @@ def test_what_the_font_lacks_is_shown_by_its_number(tmp_path):
     assert [text.get_text() for text in ax.texts[:3]] == ["U+4E2D", "U+200B", "é"]
     lines = figures.curve(m, x="position", hue="layer", band=None)
     figures.save(lines, tmp_path / "lines.png")
+
+
+def test_panels_with_the_same_colours_share_one_colour_bar() -> None:
+    drawn = grid(3, 2, 2, axes=("head", "query", "key")).plot().axes
+    assert [ax.get_label() == "<colorbar>" for ax in drawn] == [False] * 3 + [True]
+    assert drawn[-1].get_ylabel() == "mass (share)"
+
+
+def test_every_line_is_seen_in_the_dark() -> None:
+    with figures.styled("dark"):
+        ax = figures.curve(grid(8, 3, axes=("arm", "x")), x="x", hue="arm")
+        lines = [np.array(to_rgb(line.get_color())) for line in ax.lines]
+    assert len(lines) == 8
+    assert min(colour.max() for colour in lines) > 0.5
 
 
 def test_attention_that_cannot_be_seen_is_blank_and_panels_share_their_colours():

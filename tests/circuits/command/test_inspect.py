@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.image import imread
 
 from circuits.command.cli import main
+from circuits.inspection.request import STYLES
 from circuits.models import open as pretrained
+from probes import figures
 from tests.random_models import letter_tokenizer, random_model
 
 
@@ -44,6 +47,24 @@ def test_a_prompt_gives_a_table_an_object_and_figures(
 
 
 @pytest.mark.usefixtures("opened")
+@pytest.mark.parametrize("more", [[], ["--generate", "2"], ["--against", "other"]])
+def test_figures_are_drawn_in_a_style(more: list[str], tmp_path: Path) -> None:
+    for style in STYLES:
+        asked = ["inspect", "tiny", "abcde", *more, "--style", style]
+        assert main([*asked, "-o", str(tmp_path / style)]) == 0
+    drawn = sorted(file.name for file in (tmp_path / "paper").glob("*.png"))
+    assert drawn
+    for name in drawn:
+        corners = {style: imread(tmp_path / style / name)[0, 0] for style in STYLES}
+        assert corners["paper"].min() == corners["slides"].min() == 1
+        assert corners["dark"][:3].max() < 0.2
+
+
+def test_the_styles_are_those_of_the_figures() -> None:
+    assert tuple(figures.STYLES) == STYLES
+
+
+@pytest.mark.usefixtures("opened")
 def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "tiny", "abcde", "fghij", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -66,6 +87,7 @@ def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None
         (["--row", "1"], "abcde"),
         (["--row", "1", "--answer", "f"], "leave out --answer"),
         (["--device", "moon"], "'moon'; choose from"),
+        (["--style", "loud"], "unknown style 'loud'; choose from: paper, slides, dark"),
     ],
 )
 @pytest.mark.usefixtures("opened")

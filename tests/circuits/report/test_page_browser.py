@@ -3,6 +3,7 @@
 Where the browser, Playwright or axe-core are missing the tests skip, and say so.
 """
 
+import io
 import json
 import os
 import shutil
@@ -15,10 +16,12 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from circuits.report.attention import packed
-from circuits.report.figures import drawn
+from circuits.report.figures import PAGE, drawn
 from circuits.report.inspected import inspected
 from circuits.report.page import Paper, write_page
 from circuits.report.verdicts import judged
@@ -49,8 +52,9 @@ def attention() -> dict[str, Any]:
 
 
 def papers() -> list[Paper]:
-    figure = Figure((4, 3))
-    figure.subplots().plot([0.0, 1.0], [2.0, 3.0], label="loss")
+    with rc_context(PAGE):
+        figure = Figure((4, 3))
+        figure.subplots().plot([0.0, 1.0], [2.0, 3.0], label="loss")
     shown = (drawn("loss", figure, "Figure 2: the loss.", "preset quick; seeds 301"),)
     one = Paper(judged(verdict_file(), "it"), "A paper", "Its mechanism.", shown)
     views = (attention(), {**attention(), "arm": "other"})
@@ -292,6 +296,18 @@ def test_the_theme_can_be_chosen_and_paper_is_light(page: Any) -> None:
     assert page.evaluate(ground) == light
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(ground) != light
+
+
+def test_figures_are_as_dark_as_the_page(page: Any) -> None:
+    sheet = page.locator("figure img").first
+
+    def ground() -> Any:
+        page.wait_for_timeout(100)
+        return imread(io.BytesIO(sheet.screenshot()))[20, 20, :3].mean()
+
+    assert ground() > 0.9
+    page.locator("#theme").click()
+    assert ground() < 0.2
 
 
 def test_in_print_there_are_no_controls(page: Any) -> None:
