@@ -1,4 +1,4 @@
-"""Memory: how much is left, so that too much is refused; freed memory, which is kept."""
+"""Memory: how much is left, so that too much is refused; what was freed is kept."""
 
 import ctypes
 import re
