@@ -54,14 +54,18 @@ def override(config: Config, assignments: Iterable[str]) -> Config:
     return _changed(config, changes, "")
 
 
-def keys(config: Any, prefix: str = "") -> list[str]:
+def keys(config: Any) -> list[str]:
     """Every key that can be set; those of a group as `group.key`."""
-    found = []
+    return list(values(config))
+
+
+def values(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Every key that can be set -> what it is set to."""
+    found: dict[str, Any] = {}
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        name = prefix + field.name
+        value, name = getattr(config, field.name), prefix + field.name
         nested = dataclasses.is_dataclass(value)
-        found += keys(value, name + ".") if nested else [name]
+        found |= values(value, name + ".") if nested else {name: value}
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from circuits.claims import Claim, by_headline
 from circuits.study import STUDIES, Part, Study, find, first_line
-from trained.config import Preset, keys, meanings
+from trained.config import Preset, keys, meanings, values
 
 from .output import JsonOutput, add_json_option
 from .request import CONFIRMED
@@ -111,9 +111,20 @@ def _print_part(
         _put(f"--preset {name}: {seeds}, {preset.cost}", 2)
     _print_tree(claims, details=details)
     if details:
-        _put("--set KEY=VALUE:", 2)
+        first = next(iter(presets))
+        _put(f"--set KEY=VALUE, here with what --preset {first} has:", 2)
+        own = values(presets[first].config)
         for key, meaning in meanings(largest(presets)).items():
-            _put(f"{key}: {meaning}" if meaning else key, 4)
+            # A group that the first preset leaves out has no values there.
+            shown = f"{key}={_typed(own[key])}" if key in own else key
+            _put(f"{shown}: {meaning}" if meaning else shown, 4)
+
+
+def _typed(value: Any) -> str:
+    """A value as `--set` takes it."""
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(_typed, value))
+    return "" if value is None else str(value)
 
 
 def _print_tree(claims: Sequence[Claim], *, details: bool) -> None:

@@ -115,7 +115,7 @@ def _print_branch(page: Console, study: str, branch: Branch, *, verbose: bool) -
     widest = max(map(len, names))
     for leaf, name in zip(branch.leaves, names, strict=True):
         page.print(_line(leaf, name, widest, page.width), soft_wrap=True)
-        for note in _notes(leaf) if verbose else _stored_note(leaf):
+        for note in _notes(leaf) if verbose else _short_notes(leaf):
             page.print(Padding(Text(note, style="bright_black"), (0, 0, 0, 4)))
 
 
@@ -147,6 +147,15 @@ def measured(reading: Reading) -> str:
 def number(value: float | None) -> str:
     """Three digits that say something."""
     return "?" if value is None else f"{value:.3g}"
+
+
+def _short_notes(leaf: Leaf) -> Iterator[str]:
+    """What the line itself would leave unclear."""
+    yield from _stored_note(leaf)
+    found = leaf.decisive
+    if leaf.verdict == "inconclusive" and found and found.state == "holds":
+        # The value is as expected: the doubt is a control's, a null's or the number's.
+        yield f"why: {leaf.reason}"
 
 
 def _stored_note(leaf: Leaf) -> Iterator[str]:

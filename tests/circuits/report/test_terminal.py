@@ -62,6 +62,16 @@ def test_a_line_shows_the_condition_that_decided() -> None:
     assert "✗ refuted      size 0.2                      >= 0.3" in lines
 
 
+def test_a_doubt_that_the_value_does_not_show_is_told_at_once() -> None:
+    poor = Mean("base", ">= 0.9", lambda _lab: [0.1, 0.1, 0.1])
+    doubted = judge(replace(claim(0.5), controls=(poor,)), lab=None)
+    assert doubted.word == "inconclusive"
+    lines = printed(judged(as_object((doubted,)), "toy"))
+    assert "    why: control: base 0.1, expected >= 0.9" in map(str.rstrip, lines)
+    plain = printed(judged(as_object((judge(claim(0.5), lab=None),)), "toy"))
+    assert "why" not in "\n".join(plain)
+
+
 def test_a_headline_stands_once() -> None:
     claims = (claim(0.5, id=f"toy.{n}", headline=n[0]) for n in ("a1", "b", "a2"))
     verdicts = tuple(judge(one, lab=None) for one in claims)
