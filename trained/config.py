@@ -199,7 +199,8 @@ def _parse(text: str, hint: Any, key: str) -> Any:
     origin = get_origin(hint)
     if origin is tuple:
         item = get_args(hint)[0]
-        return tuple(_parse(part, item, key) for part in text.split(",") if part)
+        parts = filter(None, map(str.strip, text.split(",")))
+        return tuple(_parse(part, item, key) for part in parts)
     if origin in (Union, types.UnionType):
         if text.lower() == "none":
             return None

@@ -112,19 +112,19 @@ def _print_part(
     _print_tree(claims, details=details)
     if details:
         first = next(iter(presets))
-        _put(f"--set KEY=VALUE, here with what --preset {first} has:", 2)
+        _put(f"--set KEY=VALUE; in brackets, what --preset {first} has:", 2)
         own = values(presets[first].config)
         for key, meaning in meanings(largest(presets)).items():
+            told = f"{key}: {meaning}" if meaning else key
             # A group that the first preset leaves out has no values there.
-            shown = f"{key}={_typed(own[key])}" if key in own else key
-            _put(f"{shown}: {meaning}" if meaning else shown, 4)
+            _put(f"{told} [{_typed(own[key])}]" if key in own else told, 4)
 
 
 def _typed(value: Any) -> str:
-    """A value as `--set` takes it."""
+    """A value as `--set` takes it; a list may be broken between its parts."""
     if isinstance(value, (tuple, list)):
-        return ",".join(map(_typed, value))
-    return "" if value is None else str(value)
+        return ", ".join(map(_typed, value))
+    return "none" if value is None else str(value)
 
 
 def _print_tree(claims: Sequence[Claim], *, details: bool) -> None:

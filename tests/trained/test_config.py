@@ -20,6 +20,7 @@ from trained.errors import BadInput, unknown
         ("rate=2", "rate", 2.0),
         ("tags=x", "tags", ("x",)),
         ("tags=x,y", "tags", ("x", "y")),
+        ("tags=x, y", "tags", ("x", "y")),
         ("tags=", "tags", ()),
         ("fast=True", "fast", True),
         ("fast=false", "fast", False),
