@@ -7,6 +7,7 @@ place; an interrupted parent ends its workers at once, and a dead parent's end
 themselves. Nothing is lost by that: what they write is whole or not there.
 """
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -207,6 +208,8 @@ def _serve(connection: "Connection[Any, Any]", threads: int) -> None:
     from . import decoder  # noqa: F401
 
     torch.set_num_threads(threads)
+    # What was imported stays: it need not be searched for garbage again and again.
+    gc.freeze()
     with suppress(EOFError):
         while True:
             connection.send(tried(*connection.recv()))

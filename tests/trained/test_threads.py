@@ -1,9 +1,9 @@
-"""The number of threads is set for a while and no longer."""
+"""The number of threads, and what counts as zero, are set for a while and no longer."""
 
 import pytest
 import torch
 
-from trained.training import threads
+from trained.threads import flushes_denormals, threads
 
 
 def test_threads_are_set_and_given_back_even_after_an_error() -> None:
@@ -15,3 +15,19 @@ def test_threads_are_set_and_given_back_even_after_an_error() -> None:
 
 def test_a_function_can_be_held_to_one_thread() -> None:
     assert threads(1)(torch.get_num_threads)() == 1
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this CPU cannot")
+def test_denormal_numbers_are_zero_inside_and_what_they_were_outside() -> None:
+    # Enough of them for the vectorised kernels.
+    small, usual = torch.full((64,), 2e-38), torch.full((64,), 2e-37)
+    for outside in (False, True):
+        torch.set_flush_denormal(outside)
+        with pytest.raises(RuntimeError), threads(1):
+            assert flushes_denormals()
+            assert not (small / 4).any()
+            assert torch.equal(usual / 4, torch.full((64,), 5e-38))
+            torch.ones(2) @ torch.ones(3)
+        assert flushes_denormals() == outside
+        assert bool((small / 4).any()) != outside
+    torch.set_flush_denormal(False)

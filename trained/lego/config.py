@@ -325,8 +325,9 @@ class Config:
     """One setting of the study; what is compared follows from the groups' kinds."""
 
     groups: tuple[str, ...] = ("C6", "S5")
-    """Group actions (see action.py); the first simply transitive one is compared with
-    the first that is not."""
+    """Group actions (see action.py) of the folded models, which are ours: the first
+    simply transitive one is compared with the first that is not. Without any they are
+    left out."""
     extra_groups: tuple[str, ...] = ()
     """Further actions that are only reported."""
     n_variables: int = 170
@@ -349,7 +350,6 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("groups", "extra_groups"):
             spell(self, name)
-        require(bool(self.groups), "groups is empty")
         both = sorted({*self.groups} & {*self.extra_groups})
         require(not both, f"extra_groups={both}: already among groups")
         counts("", self, "n_heads")
@@ -389,7 +389,7 @@ class Config:
     @property
     def self_group(self) -> str | None:
         """The action that self-training starts from, if any."""
-        chosen = self.symmetric or self.groups[0]
+        chosen = self.symmetric or self.simple
         return chosen if self.self_training.lengths else None
 
 

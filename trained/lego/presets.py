@@ -14,6 +14,7 @@ from .config import (
 )
 
 QUICK = Config(
+    groups=(),
     n_variables=60,
     lengths=(5, 10, 20, 40, 47),
     standard=Standard(

@@ -54,6 +54,13 @@ def test_twins_of_what_the_paper_speaks_of() -> None:
     }
 
 
+def test_without_groups_there_is_no_folded_model() -> None:
+    none, some = (
+        {a.name for a in arms(replace(TINY, groups=g))} for g in ((), ("C3",))
+    )
+    assert some - none == {"C3", "C3-self"}
+
+
 def test_which_group_trains_itself() -> None:
     assert TINY.self_group == "S3"
     assert replace(TINY, groups=("C3",)).self_group == "C3"

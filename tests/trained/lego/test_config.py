@@ -24,7 +24,6 @@ from trained.lego.presets import PRESETS, QUICK
         ("groups=table:0.1.2/1.2.0", "not a group action"),
         ("groups=C6,C6", "one twice"),
         ("groups=A2", "moves no value"),
-        ("groups=", "groups is empty"),
         ("extra_groups=C6", "already among groups"),
         ("self_training.lengths=5,10", "above train_length"),
         ("folded.steps=123", "choose one of folded.budgets"),
@@ -47,12 +46,13 @@ from trained.lego.presets import PRESETS, QUICK
 )
 def test_impossible_requests(change: str, message: str) -> None:
     with pytest.raises(BadInput, match=message) as refused:
-        override(QUICK, [change])
+        override(QUICK, ["groups=C6,S5", change])
     assert "\n" not in str(refused.value)
 
 
 def test_the_first_of_each_kind_is_compared() -> None:
-    assert (QUICK.simple, QUICK.symmetric) == ("C6", "S5")
+    assert (Config().simple, Config().symmetric) == ("C6", "S5")
+    assert (QUICK.simple, QUICK.symmetric, QUICK.self_group) == (None, None, None)
     several = override(QUICK, ["groups=S4,C7,S3reg"])
     assert (several.simple, several.symmetric) == ("C7", "S4")
     alone = override(QUICK, ["groups=C7"])

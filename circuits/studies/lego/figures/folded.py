@@ -22,10 +22,16 @@ MISPLACED = "misplaced attention (share)"
 """On other clauses than the two that the next step needs."""
 
 
+def _groups(lab: LegoLab) -> tuple[str, ...]:
+    if not lab.config.groups:
+        raise BadInput("this run has no folded models: its groups are empty")
+    return lab.config.groups
+
+
 def length(lab: LegoLab) -> Figure:
     """Accuracy against length by action, feed-forward part frozen (folded model)."""
     config = lab.config
-    groups = (*config.groups, *config.extra_groups)
+    groups = (*_groups(lab), *config.extra_groups)
     figure, ax = _single()
     rows = {action(group).slug: lab.folded(group) for group in groups}
     _length_lines(lab, rows, ACTION, ax)
@@ -59,7 +65,7 @@ def selftrain(lab: LegoLab) -> Figure:
 def training(lab: LegoLab) -> Figure:
     """Misplaced attention, its balance and the value's loss over training."""
     config = lab.config
-    slugs = tuple(action(group).slug for group in config.groups)
+    slugs = tuple(action(group).slug for group in _groups(lab))
     stored = [lab.metrics(slug) for slug in slugs]
     steps = stored[0]["step"] - saved_step(config, 0)
     kept = (steps >= 0) & (steps <= config.folded.budgets[-1])
@@ -95,12 +101,12 @@ def training(lab: LegoLab) -> Figure:
 
 def attention(lab: LegoLab) -> Figure:
     """Mean attention of the folded model, predicates in order and permuted."""
-    return heats(lab, [lab.folded(group)[0] for group in lab.config.groups])
+    return heats(lab, [lab.folded(group)[0] for group in _groups(lab)])
 
 
 def dose(lab: LegoLab) -> Figure:
     """Accuracy against attention that is spread over other clauses by hand."""
-    groups, doses = lab.config.groups, lab.config.test.doses
+    groups, doses = _groups(lab), lab.config.test.doses
     values = [
         [lab.dosed(lab.folded(group), amount) for amount in doses] for group in groups
     ]
