@@ -6,6 +6,7 @@ comes back are values, and the verdict follows from them here as anywhere.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +74,18 @@ def _longest_first(
     )
 
 
+@lru_cache(maxsize=1)
+def kept_lab(path: Path) -> Lab:
+    """The lab of a trained run, the same one until that of another run is asked for.
+
+    What a worker has measured for one headline it then knows for the next, and for the
+    figures of the page.
+    """
+    run = Run.open(path)
+    lab: Lab = find(run.study).lab(run)
+    return lab
+
+
 class _Task(NamedTuple):
     path: Path
     claims: tuple[str, ...]
@@ -80,8 +93,7 @@ class _Task(NamedTuple):
 
 def _judge_some(task: _Task) -> dict[str, dict[str, Any]]:
     """Claim id -> the fields of its verdict, without the functions that measured."""
-    run = Run.open(task.path)
-    lab: Lab = find(run.study).lab(run)
+    lab = kept_lab(task.path)
     claims = (c for c in lab.study.claims_at(lab.config) if c.id in task.claims)
     with threads(1):
         return {claim.id: _bare(judge(claim, lab)) for claim in claims}

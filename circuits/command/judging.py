@@ -229,7 +229,7 @@ def _course(
     show.add(done, place)
     if options.figures:
         draw_all(open_lab(run), run.path / "figures", told=show.say)
-    return (yield from drawing(str(run.path))) if options.report else []
+    return (yield from drawing(run.path)) if options.report else []
 
 
 def _on_language_model(

@@ -7,6 +7,7 @@ from typing import Any
 
 from circuits.claims import digest
 from circuits.confirm import confirm_lab, opened
+from circuits.judging import kept_lab
 from circuits.lab import Lab
 from circuits.language import VERDICTS, judged_in
 from circuits.progress import each, step
@@ -39,28 +40,28 @@ def papers(targets: Sequence[str]) -> list[Paper]:
     opened = [open_target(target) for target in targets]
     found: list[Paper] = []
     for one in each("report:", opened):
-        found += one if isinstance(one, list) else [from_lab(one)]
+        found += one if isinstance(one, list) else [from_lab(one, name_of(one.run))]
     return found
 
 
-def drawing(target: str) -> Course[list[Paper]]:
-    """The course of `papers` for one target: a round of one task."""
+def drawing(path: Path) -> Course[list[Paper]]:
+    """The course of `papers` for a run that was judged: a round of one task."""
     found: list[Paper] = []
 
-    def done(_target: str, result: Result) -> tuple[()]:
+    def done(_path: Path, result: Result) -> tuple[()]:
         if result.error is not None:
             raise result.error
-        found.extend(result.value)
+        found.append(result.value)
         return ()
 
-    with step(f"report: {Path(target).name}"):
-        yield Round(_papers_of, [target], done)
+    with step(f"report: {path.name}"):
+        yield Round(_paper_of, [path], done)
     return found
 
 
-def _papers_of(target: str) -> list[Paper]:
+def _paper_of(path: Path) -> Paper:
     with threads(1):
-        return papers([target])
+        return from_lab(kept_lab(path.resolve()), str(path))
 
 
 def open_target(target: str) -> Lab | list[Paper]:
@@ -100,10 +101,8 @@ def stored_score(found: Judged) -> Tally | None:
     return tally([leaf for branch in branches for leaf in branch.leaves])
 
 
-def from_lab(lab: Lab) -> Paper:
-    """A trained run: its verdicts, figures and attention."""
-    run = lab.run
-    name = name_of(run)
+def from_lab(lab: Lab, name: str) -> Paper:
+    """A trained run, by what it is called: its verdicts, figures and attention."""
     known = judged(verdicts_of(lab), name, target=name)
     return Paper(
         judged=known,

@@ -8,6 +8,7 @@ import pytest
 
 from circuits.claims import judge
 from circuits.confirm import chosen, confirm_run, open_lab, score
+from circuits.judging import kept_lab
 from circuits.results import stored
 from circuits.study import Request
 from circuits.training import prepare, train_run
@@ -58,6 +59,14 @@ def test_processes_judge_as_this_one_does(run: Run) -> None:
         ours, theirs = one.as_dict(), other.as_dict()
         assert ours.pop("seconds") >= 0 <= theirs.pop("seconds")
         assert ours == theirs
+
+
+def test_a_worker_keeps_the_lab_of_one_run_at_a_time(run: Run) -> None:
+    lab = kept_lab(run.path)
+    assert kept_lab(run.path) is lab
+    assert kept_lab(store.shipped("bridge").path) is not lab
+    assert kept_lab(run.path) is not lab
+    kept_lab.cache_clear()
 
 
 def test_claims_that_could_not_be_judged_are_named(

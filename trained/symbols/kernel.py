@@ -199,9 +199,10 @@ def pair_patterns(
     own = torch.cat([first_occurrence(x), first_occurrence(y)])
     kinds = torch.unique(own, dim=0, return_inverse=True)[1]
     n_kinds = int(kinds.max()) + 1
-    cross = torch.unique(_cross_code(x, y), return_inverse=True)[1]
-    code = (cross * n_kinds + kinds[: len(x), None]) * n_kinds + kinds[len(x) :]
-    index = torch.unique(code, return_inverse=True)[1]
+    cross = _ranks(_cross_code(x, y))
+    index = _ranks(
+        (cross * n_kinds + kinds[: len(x), None]) * n_kinds + kinds[len(x) :]
+    )
     flat = index.flatten()
     example = flat.new_zeros(int(flat.max()) + 1)
     example[flat] = torch.arange(len(flat))
@@ -221,13 +222,31 @@ def first_occurrence(tokens: Tokens) -> Tokens:
 def _cross_code(x: Rows, y: Columns) -> Int[Tensor, "row col"]:
     """Digits in base length + 1: where each token of y first occurs in x, if at all."""
     length = x.shape[1]
+    tokens, columns = torch.unique(y, return_inverse=True)
+    # Looked up once for every token of y instead of compared once for every pair.
+    first = torch.full((len(x), len(tokens)), length)
+    for place in reversed(range(length)):
+        row, token = (x[:, place, None] == tokens).nonzero(as_tuple=True)
+        first[row, token] = place
     code = torch.zeros(len(x), len(y), dtype=torch.int64)
-    for column in y.T:
-        digit = torch.full_like(code, length)
-        for place in reversed(range(length)):
-            digit[x[:, place, None] == column] = place
-        code = code * (length + 1) + digit
+    for column in columns.T:
+        code = code * (length + 1) + first[:, column]
     return code
+
+
+def _ranks(codes: Int[Tensor, "row col"]) -> Int[Tensor, "row col"]:
+    """The place of each code among the different ones.
+
+    >>> _ranks(torch.tensor([[7, 0], [3, 7]])).tolist()
+    [[2, 0], [1, 2]]
+    """
+    size = int(codes.max()) + 1
+    if size > codes.numel():
+        return torch.unique(codes, return_inverse=True)[1]
+    # Without sorting: there are few codes and many pairs.
+    occurs = torch.zeros(size, dtype=torch.int64)
+    occurs[codes.flatten()] = 1
+    return (occurs.cumsum(0) - 1)[codes]
 
 
 @dataclass(frozen=True)

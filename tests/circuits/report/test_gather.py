@@ -45,7 +45,7 @@ def run(tmp_path: Path) -> Run:
 def test_a_run_is_judged_and_drawn(run: Run) -> None:
     opened = gather.open_target(str(run.path))
     assert isinstance(opened, Lab)
-    found = gather.from_lab(opened)
+    found = gather.from_lab(opened, str(run.path))
     assert found.title == "The toy paper"
     assert found.score.score == 1.0
     (figure,) = found.figures
@@ -104,7 +104,7 @@ def test_verdicts_of_other_code_are_measured_again(run: Run) -> None:
 def test_a_bad_target_is_refused_before_another_is_judged(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gather, "from_lab", lambda _lab: pytest.fail("judged"))
+    monkeypatch.setattr(gather, "from_lab", lambda *_: pytest.fail("judged"))
     parser = Parser("report")
     add_report_options(parser)
     words = [str(run.path), "nowhere", "-o", str(tmp_path / "page.html")]
