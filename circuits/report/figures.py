@@ -71,8 +71,13 @@ class Drawn:
 
 def draw_all(lab: Lab | LanguageLab) -> Iterator[Drawn]:
     """Every figure that what is stored suffices for."""
-    kinds = list(lab.figures.items())
-    for kind, draw in each(f"{lab.study.slug}: drawing", kinds, lambda one: one[0]):
+    return draw_kinds(lab, tuple(lab.figures))
+
+
+def draw_kinds(lab: Lab | LanguageLab, kinds: Sequence[str]) -> Iterator[Drawn]:
+    """Those of some kinds."""
+    for kind in each(f"{lab.study.slug}: drawing", kinds, str):
+        draw = lab.figures[kind]
         try:
             with rc_context(PAGE):
                 figure = draw(lab)

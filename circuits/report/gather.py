@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from circuits.claims import digest
 from circuits.confirm import confirm_lab, opened
@@ -15,13 +16,13 @@ from circuits.results import file_of
 from circuits.study import STUDIES, find
 from circuits.training import code_hash
 from trained.courses import Course, Round
-from trained.store import name_of, read_json
+from trained.store import Run, name_of, read_json
 from trained.threads import threads
 from trained.workers import Result
 from trained.zoo import shipped_names
 
 from .attention import attention_views
-from .figures import draw_all
+from .figures import Drawn, draw_all, draw_kinds
 from .files import read_objects
 from .page import Paper
 from .verdicts import Judged, Tally, judged, tally
@@ -45,23 +46,39 @@ def papers(targets: Sequence[str]) -> list[Paper]:
 
 
 def drawing(path: Path) -> Course[list[Paper]]:
-    """The course of `papers` for a run that was judged: a round of one task."""
-    found: list[Paper] = []
+    """The course of `papers` for a run that was judged: its figures side by side."""
+    parts: dict[str, Any] = {}
 
-    def done(_path: Path, result: Result) -> tuple[()]:
+    def done(task: _Task, result: Result) -> tuple[()]:
         if result.error is not None:
             raise result.error
-        found.append(result.value)
+        parts[task.kind] = result.value
+        drawn(len(parts))
         return ()
 
-    with step(f"report: {path.name}"):
-        yield Round(_paper_of, [path], done)
-    return found
+    kinds = tuple(find(Run.open(path).study).figures_part)
+    tasks = [_Task(path, kind) for kind in (REST, *kinds)]
+    with step(f"report: {path.name}", len(tasks)) as drawn:
+        yield Round(_part_of, tasks, done)
+    figures = chain.from_iterable(parts[kind] for kind in kinds)
+    return [replace(parts[REST], figures=tuple(figures))]
 
 
-def _paper_of(path: Path) -> Paper:
+REST = ""
+"""What of a paper is no kind of figure."""
+
+
+class _Task(NamedTuple):
+    path: Path
+    kind: str
+
+
+def _part_of(task: _Task) -> Paper | list[Drawn]:
+    lab = kept_lab(task.path.resolve())
     with threads(1):
-        return from_lab(kept_lab(path.resolve()), str(path))
+        if task.kind == REST:
+            return _without_figures(lab, str(task.path))
+        return list(draw_kinds(lab, [task.kind]))
 
 
 def open_target(target: str) -> Lab | list[Paper]:
@@ -103,12 +120,15 @@ def stored_score(found: Judged) -> Tally | None:
 
 def from_lab(lab: Lab, name: str) -> Paper:
     """A trained run, by what it is called: its verdicts, figures and attention."""
+    return replace(_without_figures(lab, name), figures=tuple(draw_all(lab)))
+
+
+def _without_figures(lab: Lab, name: str) -> Paper:
     known = judged(verdicts_of(lab), name, target=name)
     return Paper(
         judged=known,
         title=lab.study.title,
         mechanism=lab.study.mechanism,
-        figures=tuple(draw_all(lab)),
         attention=tuple(attention_views(lab)),
         where=name,
         stored=stored_score(known),

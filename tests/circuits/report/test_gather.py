@@ -26,6 +26,7 @@ from circuits.training import prepare, train_run
 from tests import toy
 from trained.arm import Arm, Stage, adam
 from trained.config import as_dict
+from trained.courses import drive
 from trained.decoder import Decoder, DecoderConfig
 from trained.errors import BadInput
 from trained.seeding import generator
@@ -91,6 +92,16 @@ def test_verdicts_that_are_still_those_of_the_code_are_not_measured_again(
     lab = open_lab(run)
     monkeypatch.setattr(gather, "confirm_lab", lambda _lab: pytest.fail("measured"))
     assert gather.verdicts_of(lab) == kept
+
+
+def test_figures_drawn_side_by_side_make_the_same_paper(run: Run) -> None:
+    confirm_run(run)
+    ((found,),) = drive(None, [gather.drawing(run.path)])
+    whole = gather.from_lab(open_lab(run), str(run.path))
+    assert found.judged == whole.judged
+    assert found.where == whole.where == str(run.path)
+    numbers = [figure.numbers for figure in found.figures]
+    assert numbers == [figure.numbers for figure in whole.figures] != []
 
 
 def test_verdicts_of_other_code_are_measured_again(run: Run) -> None:
