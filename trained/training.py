@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from .arm import Arm
-from .ensemble import rows, stack
+from .ensemble import leaves, rows, stack
 from .errors import BadInput, Incomplete, in_a_line
 from .files import sweep
 from .fingerprint import fingerprint
@@ -27,13 +26,15 @@ from .store import Run, read_json, write_json
 from .threads import threads
 from .trainer import Engine, Observer, Trainer, stacked_models
 
-DISPATCH_BOUND = 1.5e6
-"""Floating-point operations per call into torch, mean over one seed's forward pass on a
-CPU, below which calls cost enough that stacking seeds pays: three seeds take 0.95 of a
-loop's time near the bound, 0.6 at a tenth of it (scripts/bench_seeds.py). A number of
-the request, not a stopwatch: the same request has the same bits."""
+DISPATCH_BOUND = 130_000
+"""Bytes that a call into torch gives, mean over one seed's forward pass on a CPU, below
+which calls themselves cost enough that stacking seeds pays. Above it the tensors of
+several seeds leave a core's own cache: with three seeds, of 30 arms of the studies on
+two busy cores, stacking takes 0.7 to 1.2 of a loop's time below the bound, 0.9 to 2.6
+above it (scripts/bench_seeds.py compares both for ten). A number of the request, not a
+stopwatch: the same request has the same bits."""
 
-STOPPING_BOUND = 1e6
+STOPPING_BOUND = 80_000
 """The same where seeds stop one by one: in a stack they cost until the last has."""
 
 
@@ -225,22 +226,30 @@ def _is_dispatch_bound(arm: Arm, seed: int, engine: Engine) -> bool:
     data = stack([stage.data(seed, 0)])
     if stage.batch_size is not None:
         data = rows(data, torch.arange(stage.batch_size)[None])
-    with torch.no_grad(), FlopCounterMode(display=False) as work, _Calls() as calls:
+    with torch.no_grad(), _Calls() as calls:
         ensemble.values(stage.loss, data)
     stops = any(stage.stop_below is not None for stage in arm.stages)
-    bound = STOPPING_BOUND if stops else DISPATCH_BOUND
-    return work.get_total_flops() < bound * calls.count
+    return calls.mean_bytes < (STOPPING_BOUND if stops else DISPATCH_BOUND)
 
 
 class _Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operations that reach torch."""
+    """Counts the operations that reach torch, and what they give."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
+        self.count, self.bytes = 0, 0
+
+    @property
+    def mean_bytes(self) -> float:
+        """Of what a call gives."""
+        return self.bytes / max(1, self.count)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        given = func(*args, **(kwargs or {}))
         self.count += 1
-        return func(*args, **(kwargs or {}))
+        self.bytes += sum(
+            t.nbytes for t in leaves(given) if isinstance(t, torch.Tensor)
+        )
+        return given
