@@ -95,8 +95,9 @@ def test_a_shell_can_complete(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_list_shows_what_can_be_set_and_drawn(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["list", "recall"]) == 0
     words = capsys.readouterr().out
     for part in ("    prompts: Figure 3", "a small trained run"):
@@ -105,8 +106,9 @@ def test_list_shows_what_can_be_set_and_drawn(
 
 
 def test_every_key_that_can_be_set_is_listed_with_its_meaning(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["list", *STUDIES]) == 0
     lines = capsys.readouterr().out.splitlines()
     for study in map(find, STUDIES):
