@@ -30,7 +30,7 @@ DISPATCH_BOUND = 130_000
 """Bytes that a call into torch gives, mean over one seed's forward pass on a CPU, below
 which calls themselves cost enough that stacking seeds pays. Above it the tensors of
 several seeds leave a core's own cache: with three seeds, of 30 arms of the studies on
-two busy cores, stacking takes 0.7 to 1.2 of a loop's time below the bound, 0.9 to 2.6
+two busy cores, stacking takes 0.7 to 1.3 of a loop's time below the bound, 0.9 to 2.6
 above it (scripts/bench_seeds.py compares both for ten). A number of the request, not a
 stopwatch: the same request has the same bits."""
 
