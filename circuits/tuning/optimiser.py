@@ -73,21 +73,26 @@ class LeanAdamW:
     def _update(
         self, value: Tensor, gradient: Tensor, state: State, scale: float, noise: Tensor
     ) -> None:
-        first, second = BETAS
-        correction = (1 - second**self.taken) ** 0.5
-        mean = state["mean"].float().mul_(first)
-        mean.add_(gradient, alpha=scale * (1 - first))
-        square = state["square"].float().mul_(second)
-        square.addcmul_(gradient, gradient, value=scale**2 * (1 - second))
         # Of a float32 parameter this is itself, and updated in place.
         exact = value.float()
         if "lost" in state:
             exact += state["lost"]
-        if self._decay:
-            exact *= 1 - self._lr * self._decay
-        # m / c1 over (sqrt(v / c2) + e), with the corrections taken out of the tensors.
-        rate = self._lr * correction / (1 - first**self.taken)
-        exact.addcdiv_(mean, square.sqrt().add_(EPSILON * correction), value=-rate)
+        mean, square = state["mean"].float(), state["square"].float()
+        torch._fused_adamw_(
+            [exact],
+            [gradient.float().mul_(scale)],
+            [mean],
+            [square],
+            [],
+            [torch.tensor(float(self.taken), device=value.device)],
+            lr=self._lr,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=self._decay,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
         if "lost" in state:
             value.copy_(exact)
             state["lost"].copy_(exact - value)
@@ -130,8 +135,8 @@ def rounded(values: Tensor, noise: Tensor) -> Tensor:
     [1.0, 1.0078125]
     """
     bits = values.contiguous().view(torch.int32) + noise
-    # Of a number's two halves the high one, a bfloat16, comes second in memory.
-    return bits.view(torch.bfloat16)[..., 1::2]
+    # Without its low half a float32 is a bfloat16.
+    return bits.bitwise_and_(-(2**LOW)).view(torch.float32).bfloat16()
 
 
 def _state(parameter: Tensor) -> State:
