@@ -90,6 +90,9 @@ class Stage:
     loss: Quantity
     data: Draw
     draw: Literal["once", "each step"] = "once"
+    label: Callable[[Any, Data], Data] | None = None
+    """(model, data) -> data drawn once as the stage trains on them, such as with a
+    model's own answers; may depend on nothing that the stage trains."""
     batch_size: int | None = None
     """Rows per step of data drawn once, reshuffled every epoch; None: all of them."""
     trainable: tuple[str, ...] = ("*",)

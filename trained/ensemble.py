@@ -89,6 +89,11 @@ class Ensemble:
         """The same for several quantities at once, by name."""
         return self._values(quantities, data)
 
+    @torch.no_grad()
+    def labelled(self, label: Callable[[Any, Data], Data], data: Data) -> Data:
+        """What every model makes of its own slice of the data."""
+        return self._values(label, data)
+
     def _values(self, quantity: Callable[[Any, Data], Any], data: Data) -> Any:
         state = {**self.parameters, **self.buffers}
         if self.size == 1:

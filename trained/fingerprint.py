@@ -83,7 +83,8 @@ def _code(arm: Arm) -> Iterator[bytes]:
 def _functions(arm: Arm) -> list[Callable[..., Any]]:
     found: list[Any] = [arm.build, arm.held_out, arm.measure, *arm.metrics.values()]
     for stage in arm.stages:
-        found += [stage.loss, stage.data, stage.prepare, stage.edit_gradients]
+        found += [stage.loss, stage.data, stage.label]
+        found += [stage.prepare, stage.edit_gradients]
     return [function for function in found if function is not None]
 
 

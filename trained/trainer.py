@@ -167,6 +167,8 @@ class Trainer:
     def _run(self, stage: Stage) -> None:
         if stage.draw == "once":
             data = self._gather(lambda seed: stage.data(seed, 0))
+            if stage.label is not None:
+                data = self.ensemble.labelled(stage.label, data)
             self._take_steps(stage, lambda step: self._rows(stage, data, step))
             return
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.engine_runs import (
+    BATCHINGS,
     OPTIMISERS,
     Diary,
     NewRun,
@@ -15,6 +16,7 @@ from tests.engine_runs import (
 )
 from tests.toy import (
     SEEDS,
+    Bowl,
     Net,
     bowl_arm,
     bowl_stage,
@@ -126,6 +128,26 @@ def test_gradients_can_be_edited_before_the_step(new_run: NewRun) -> None:
     assert weights["a"].tolist() == [2, 1]
     assert weights["b"].tolist() == [4, 2]
     assert seen == [(2,), (2,)]
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_data_are_labelled_once_by_what_each_model_was_when_its_stage_began(
+    new_run: NewRun, batching: str
+) -> None:
+    def label(model: Bowl, data: Tensor) -> Tensor:
+        return data + model.b
+
+    def from_the_label(model: Bowl, data: Tensor) -> Tensor:
+        return 0.5 * (model.a - data.sum()).square()
+
+    further = bowl_stage(
+        name="towards b", steps=1, label=label, loss=from_the_label, trainable=("a",)
+    )
+    arm = bowl_arm({0: (8.0, 4.0), 1: (0.0, 8.0)}, bowl_stage(steps=1), further)
+    weights = trained(new_run(seeds=(0, 1)), arm, batching).weights("bowl")
+    # Halved by the first stage, b stays; a goes half of the way from 4 to 2, 0 to 4.
+    assert weights["b"].tolist() == [2, 4]
+    assert weights["a"].tolist() == [3, 2]
 
 
 def test_a_perturbation_lies_in_its_ball_and_belongs_to_its_seed(

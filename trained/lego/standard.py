@@ -212,29 +212,31 @@ class StandardModel(HookedRootModule):
         (token table) x (that slot's weights): products of tables, then lookups.
         """
         attn, n_heads = self.block.attn, self.config.n_heads
-        n, x_end = at.n_predicates, self.vocabulary.n_variables
-        y_start, slot = self.vocabulary.first_value, slots.unbind(-1)
-        parts = {"X": (0, x_end), "G": (x_end, y_start), "Y": (y_start, None)}
+        n, slot, words = at.n_predicates, slots.unbind(-1), self.vocabulary
+        sizes = (words.n_variables, words.n_actions, words.n_values)
+        firsts = (0, words.first_action, words.first_value)
+        x_, g_, y_ = zip(self.W_E.split(sizes), firsts, strict=True)
 
-        def rows(weights: Tensor, number: int, kind: str, chosen: Tensor) -> Tensor:
-            first, last = parts[kind]
-            table = self.W_E[first:last] @ weights[number]
-            return F.embedding(chosen - first, table)
+        def rows(weights: Tensor, part: tuple[Tensor, int], chosen: Tensor) -> Tensor:
+            tokens, first = part
+            return F.embedding(chosen - first, tokens @ weights)
 
-        both = _by_slot(torch.cat([attn.W_K, attn.W_V]))
+        # Unbound at once: the gradient of one slot's weights alone is a copy into
+        # zeros of the size of all.
+        both = _by_slot(torch.cat([attn.W_K, attn.W_V])).unbind()
         x, g, x_before = (slot[i][:, :n] for i in range(3))
         name, value = slot[3][:, n:], slot[4][:, n:]
-        brought = rows(both, 0, "X", x) + rows(both, 1, "G", g)
-        brought = brought + rows(both, 2, "X", x_before)
-        answered = rows(both, 3, "X", name) + rows(both, 4, "Y", value)
+        brought = rows(both[0], x_, x) + rows(both[1], g_, g)
+        brought = brought + rows(both[2], x_, x_before)
+        answered = rows(both[3], x_, name) + rows(both[4], y_, value)
         seen = torch.cat([brought, answered], 1)
-        ask = _by_slot(attn.W_Q)
-        query = rows(ask, 3, "X", name[:, at.queries])
-        query = query + rows(ask, 4, "Y", value[:, at.queries])
+        ask = _by_slot(attn.W_Q).unbind()
+        query = rows(ask[3], x_, name[:, at.queries])
+        query = query + rows(ask[4], y_, value[:, at.queries])
         if self.config.n_positions:
             placed = self.W_pos[: slots.shape[1]]
-            seen = seen + placed @ both.flatten(0, 1)
-            query = query + (placed @ ask.flatten(0, 1))[n + at.queries]
+            seen = seen + placed @ torch.cat(both)
+            query = query + (placed @ torch.cat(ask))[n + at.queries]
         heads = "batch clause (head d) -> batch clause head d"
         key, value = rearrange(seen, heads, head=2 * n_heads).chunk(2, 2)
         query = rearrange(query, heads, head=n_heads)

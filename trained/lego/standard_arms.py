@@ -2,15 +2,17 @@
 
 Adam at 1e-4 for 300 epochs on the next clause at the training length. The symmetry
 task then goes on in the same arm: a round draws longer sentences, a frozen copy of the
-model answers them greedily, and all parameters are trained on its answers. Two nulls
-start where the rounds start and are then undone: as many updates of as many queries at
-the first length on true answers, and a first round whose annotator cannot match keys.
+model answers them greedily, once, and all parameters are trained on its answers. Two
+nulls start where the rounds start and are then undone: as many updates of as many
+queries at the first length on true answers, and a first round whose annotator cannot
+match keys.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -32,6 +34,9 @@ from .task import (
     table_of,
     verified_rollout,
 )
+
+AT_ONCE = 256
+"""Sentences that an annotator answers at a time."""
 
 
 class SelfTaught(nn.Module):
@@ -163,10 +168,9 @@ class Recipe:
         like: Stage,
         prepare: Callable[[dict[str, Tensor]], None],
     ) -> Stage:
-        table = table_of(action(self.group))
-        loss = partial(self_labelled_loss, table=table)
-        stage = replace(like, name=name, loss=loss, prepare=prepare)
-        return self._sentences(stage, length)
+        label = partial(annotated, table=table_of(action(self.group)))
+        stage = replace(like, name=name, loss=self_labelled_loss, prepare=prepare)
+        return replace(self._sentences(stage, length), label=label)
 
     def _sentences(self, stage: Stage, length: int) -> Stage:
         """A later stage's own sentences; every update has as many queries."""
@@ -246,14 +250,29 @@ def next_clause_loss(
     return torch.stack(clause_losses(prediction, sentences)).sum()
 
 
-def self_labelled_loss(
+class Annotated(NamedTuple):
+    """Sentences, and the same with answers that the annotator wrote."""
+
+    asked: Sentences
+    written: Sentences
+
+
+def annotated(
     model: SelfTaught, sentences: Sentences, *, table: Int[Tensor, "g y"]
-) -> Float[Tensor, ""]:
-    """The same on answers that the annotator wrote: no true label is used."""
+) -> Annotated:
+    """The sentences of a round; the annotator is frozen, so it answers them once."""
     words = model.student.vocabulary
-    with torch.no_grad():
-        written = verified_rollout(model.annotator, sentences, words, table)
-    clauses = [sentences.predicates(words), written.answers(words)[..., :-1, :]]
+    parts = [
+        verified_rollout(model.annotator, part, words, table)
+        for part in sentences.chunks(AT_ONCE)
+    ]
+    return Annotated(sentences, Sentences(*map(torch.cat, zip(*parts, strict=True))))
+
+
+def self_labelled_loss(model: SelfTaught, data: Annotated) -> Float[Tensor, ""]:
+    """The same on answers that the annotator wrote: no true label is used."""
+    words, written = model.student.vocabulary, data.written
+    clauses = [data.asked.predicates(words), written.answers(words)[..., :-1, :]]
     prediction = model.student(words.packed(torch.cat(clauses, -2)))
     return torch.stack(clause_losses(prediction, written)).sum()
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.lego_models import N_VARIABLES, sentences
+from trained.lego import standard_arms as standard_arms_module
 from trained.lego.config import Config, Standard
 from trained.lego.standard import Sizes, StandardModel
 from trained.lego.standard_arms import Recipe, standard_arms
@@ -189,16 +190,29 @@ def test_a_round_learns_from_the_annotator_alone() -> None:
     recipe = Recipe(ROUNDS, "S3")
     stage = recipe.stages[-1]
     model, sentences_ = recipe.build(0), stage.data(0, 0)
-    loss = stage.loss(model, sentences_)
+    loss = stage.loss(model, stage.label(model, sentences_))
     wrong = (sentences_.values + 1) % 3
     wrong[:, 0] = sentences_.values[:, 0]
-    other = stage.loss(model, sentences_._replace(values=wrong))
-    torch.testing.assert_close(loss, other)
+    other = stage.label(model, sentences_._replace(values=wrong))
+    torch.testing.assert_close(loss, stage.loss(model, other))
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         parameters["student.W_U"].mul_(2)
         recipe.stages[1].prepare(parameters)
     assert torch.equal(parameters["annotator.W_U"], parameters["student.W_U"])
+
+
+def test_a_round_is_annotated_in_parts_as_a_whole(monkeypatch) -> None:
+    recipe = Recipe(ROUNDS, "S3")
+    stage = recipe.stages[-1]
+    model, sentences_ = recipe.build(0), stage.data(0, 0)
+    whole = stage.label(model, sentences_)
+    assert torch.equal(whole.asked.values, sentences_.values)
+    expected = rollout(model.annotator, sentences_, recipe.words)
+    assert torch.equal(whole.written.values, expected.values)
+    monkeypatch.setattr(standard_arms_module, "AT_ONCE", 7)
+    parts = stage.label(model, sentences_)
+    assert all(map(torch.equal, whole.written, parts.written))
 
 
 def test_the_useless_annotator_is_undone() -> None:
