@@ -213,9 +213,9 @@ class StandardModel(HookedRootModule):
         """
         attn, n_heads = self.block.attn, self.config.n_heads
         n, slot, words = at.n_predicates, slots.unbind(-1), self.vocabulary
-        sizes = (words.n_variables, words.n_actions, words.n_values)
+        sizes = [words.n_variables, words.n_actions, words.n_values]
         firsts = (0, words.first_action, words.first_value)
-        x_, g_, y_ = zip(self.W_E.split(sizes), firsts, strict=True)
+        x_, g_, y_ = zip(torch.split(self.W_E, sizes), firsts, strict=True)
 
         def rows(weights: Tensor, part: tuple[Tensor, int], chosen: Tensor) -> Tensor:
             tokens, first = part
