@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-llm demo calibrate test test-faults test-device wheel-check lint bench docs clean
+.PHONY: setup setup-llm demo calibrate test test-faults test-device wheel-check lint style types bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -26,10 +26,17 @@ calibrate: setup
 	$(BIN)/reasonscope calibrate
 
 # One thread each: on a busy machine the threads of small matrices wait for each other.
+# One worker more than cores: tests of processes wait. Bytecode is kept, for hundreds of
+# processes read it. Types and layers are checked beside the tests, and told at the end.
 test: export OMP_NUM_THREADS = 1
-test: lint
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder \
-	  --nbmake --nbmake-timeout=600 tests scripts/notebooks
+test: export PYTHONDONTWRITEBYTECODE =
+test: style
+	@said=$$(mktemp); $(MAKE) --no-print-directory types >$$said 2>&1 & types=$$!; \
+	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
+	  --dist loadfile --no-loadscope-reorder \
+	  --nbmake --nbmake-timeout=600 tests scripts/notebooks; tested=$$?; \
+	wait $$types; typed=$$?; cat $$said; rm $$said; \
+	exit $$((tested || typed))
 
 # Kills, two owners, disks, edited files: is anything lost? Under half an hour.
 test-faults: setup
@@ -53,9 +60,13 @@ wheel-check: setup
 	cd build/fresh && bin/reasonscope export bridge -o rows.jsonl
 	cd build/fresh && bin/reasonscope report recall -o page.html
 
-lint: setup
+lint: style types
+
+style: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

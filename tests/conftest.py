@@ -1,5 +1,20 @@
 """One thread, tiny models and the hand-wired ones."""
 
+# ruff: noqa: F401, I001
+# Others' code first: what is imported while the hook of jaxtyping runs a module of ours
+# is compiled anew, for the hook looks for bytecode under another name.
+import beartype.door
+import matplotlib.figure
+import pandas
+import pyarrow.parquet
+import rich.console
+import rich.table
+import scipy.stats
+import sklearn.linear_model
+import sklearn.model_selection
+import transformer_lens.model_bridge
+import transformers.modeling_utils
+
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
