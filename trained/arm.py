@@ -109,6 +109,10 @@ class Stage:
     clip: float | None = None
     """Largest norm of a seed's whole gradient."""
 
+    def __post_init__(self) -> None:
+        if self.label is not None and self.draw != "once":
+            raise ValueError(f"stage {self.name}: only data drawn once are labelled")
+
 
 @dataclass(frozen=True)
 class Arm:

@@ -62,16 +62,22 @@ class LeanAdamW:
         if clip is not None and norm > clip:
             scale *= clip / norm
         self.taken += 1
-        noise = self._noise()
+        shared = {device: self._shared(device) for device in self._devices()}
         for name, parameter in self._parameters.items():
             if parameter.grad is not None:
                 for parts in _chunks(parameter, self._states[name]):
-                    self._update(*parts, scale, noise[parameter.device])
+                    self._update(*parts, scale, *shared[parameter.device])
             parameter.grad = None
         return norm
 
     def _update(
-        self, value: Tensor, gradient: Tensor, state: State, scale: float, noise: Tensor
+        self,
+        value: Tensor,
+        gradient: Tensor,
+        state: State,
+        scale: float,
+        taken: Tensor,
+        noise: Tensor,
     ) -> None:
         # Of a float32 parameter this is itself, and updated in place.
         exact = value.float()
@@ -84,7 +90,7 @@ class LeanAdamW:
             [mean],
             [square],
             [],
-            [torch.tensor(float(self.taken), device=value.device)],
+            [taken],
             lr=self._lr,
             beta1=BETAS[0],
             beta2=BETAS[1],
@@ -99,13 +105,15 @@ class LeanAdamW:
         state["mean"].copy_(mean)
         state["square"].copy_(rounded(square, noise[: square.numel()]))
 
-    def _noise(self) -> dict[torch.device, Tensor]:
-        """Whole numbers for the rounding of a step, the same for every chunk."""
-        every = self._parameters.values()
-        most = min(CHUNK, max(p.numel() for p in every))
+    def _devices(self) -> set[torch.device]:
+        return {parameter.device for parameter in self._parameters.values()}
+
+    def _shared(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Of every chunk of a step: its number, and whole numbers for the rounding."""
+        most = min(CHUNK, max(p.numel() for p in self._parameters.values()))
         source = generator(self._seed, "rounding", self.taken)
-        drawn = torch.randint(2**LOW, (most,), generator=source, dtype=torch.int32)
-        return {device: drawn.to(device) for device in {p.device for p in every}}
+        noise = torch.randint(2**LOW, (most,), generator=source, dtype=torch.int32)
+        return torch.tensor(float(self.taken), device=device), noise.to(device)
 
     def tensors(self) -> State:
         """Everything that the next step depends on, by name."""

@@ -1,5 +1,7 @@
 """The number of threads, and what counts as zero, are set for a while and no longer."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -17,16 +19,26 @@ def test_a_function_can_be_held_to_one_thread() -> None:
     assert threads(1)(torch.get_num_threads)() == 1
 
 
+@pytest.fixture
+def denormals() -> Iterator[None]:
+    """What counts as zero is given back, also by a test that fails."""
+    before = flushes_denormals()
+    yield
+    torch.set_flush_denormal(before)
+
+
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this CPU cannot")
-def test_denormal_numbers_are_zero_inside_and_what_they_were_outside() -> None:
+@pytest.mark.usefixtures("denormals")
+@pytest.mark.parametrize("outside", [False, True])
+def test_denormal_numbers_are_zero_inside_and_what_they_were_outside(
+    outside: bool,
+) -> None:
     # Enough of them for the vectorised kernels.
     small, usual = torch.full((64,), 2e-38), torch.full((64,), 2e-37)
-    for outside in (False, True):
-        torch.set_flush_denormal(outside)
-        with threads(1):
-            assert flushes_denormals()
-            assert not (small / 4).any()
-            assert torch.equal(usual / 4, torch.full((64,), 5e-38))
-        assert flushes_denormals() == outside
-        assert bool((small / 4).any()) != outside
-    torch.set_flush_denormal(False)
+    torch.set_flush_denormal(outside)
+    with threads(1):
+        assert flushes_denormals()
+        assert not (small / 4).any()
+        assert torch.equal(usual / 4, torch.full((64,), 5e-38))
+    assert flushes_denormals() == outside
+    assert bool((small / 4).any()) != outside

@@ -150,6 +150,11 @@ def test_data_are_labelled_once_by_what_each_model_was_when_its_stage_began(
     assert weights["a"].tolist() == [3, 2]
 
 
+def test_data_drawn_each_step_are_not_labelled() -> None:
+    with pytest.raises(ValueError, match="stage fall: only data drawn once"):
+        bowl_stage(name="fall", draw="each step", label=lambda _, data: data)
+
+
 def test_a_perturbation_lies_in_its_ball_and_belongs_to_its_seed(
     new_run: NewRun,
 ) -> None:

@@ -256,6 +256,12 @@ def _programs(settings: Settings) -> Iterator[Claim]:
         "ours, after Section 1: the relation does not depend on the symbols",
         "behaviour",
         (Mean("difference", "in [-0.1, 0.1]", lambda lab: lab.each(lab.rarity_gap)),),
+        nulls=(
+            Null(
+                "a rare name that was never assigned",
+                measure=lambda lab: lab.each(lab.unassigned_gap),
+            ),
+        ),
         controls=(
             Mean(
                 "difference between two halves of the frequent ones",
@@ -264,6 +270,7 @@ def _programs(settings: Settings) -> Iterator[Claim]:
             ),
         ),
         origin="ours",
+        revised="Step 14: the null was added after --preset cpu had been judged",
     )
 
 

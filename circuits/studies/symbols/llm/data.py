@@ -83,6 +83,8 @@ class Drawn:
     frequent: list[Program]
     rare: list[Program]
     strangers: list[Program]
+    """The frequent ones, printing a name that was never assigned."""
+    rare_strangers: list[Program]
 
     @property
     def all(self) -> list[Program]:

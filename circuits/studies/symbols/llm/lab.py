@@ -241,7 +241,12 @@ class SymbolsLanguageLab(LanguageLab):
         words, source = self.chosen().words, random.Random(seed)
         frequent = programs(words.frequent, self.settings.n_draws, source)
         rare = programs(words.rare, self.settings.n_draws, source)
-        return Drawn(frequent, rare, with_strangers(frequent, words.frequent, source))
+        return Drawn(
+            frequent,
+            rare,
+            strangers=with_strangers(frequent, words.frequent, source),
+            rare_strangers=with_strangers(rare, words.rare, source),
+        )
 
     @once
     def printed(self, seed: int, form: Form) -> Printed:
@@ -287,6 +292,12 @@ class SymbolsLanguageLab(LanguageLab):
         """Accuracy with frequent words minus that with rare ones."""
         frequent, rare = self._right(seed)
         return float(frequent.mean() - rare.mean())
+
+    def unassigned_gap(self, seed: int) -> float:
+        """The same where the rare name was never assigned, so that none is right."""
+        frequent, _ = self._right(seed)
+        strange = self.run(self.drawn(seed).rare_strangers, "repeated", "")
+        return float(frequent.mean()) - strange.accuracy
 
     def frequent_gap(self, seed: int) -> float:
         """Accuracy of one half of the frequent words minus that of the other."""
