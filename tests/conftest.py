@@ -28,8 +28,15 @@ from circuits import progress
 from tests import ground_truth, toy
 from trained.store import Run
 
+CHECKED = 2000
+"""Calls of a test whose axes are checked."""
 STUDIES = "tests/circuits/studies/"
 DEVICE = "tests/device/"
+
+
+def pytest_configure() -> None:
+    """Not set but computed: see `FirstCalls`."""
+    axes.__class__ = FirstCalls
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,17 +50,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=is_short)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Axes are checked where a claim is first judged, not in every calibration of it.
+class FirstCalls(type(axes)):
+    """Has axes checked in a test's first calls of ours, of some hundred thousand.
 
-    They would take half of the time there.
+    A check takes longer than the call of most small functions: those of a whole
+    training took more than half of its time, and said the same at every step.
     """
-    axes.update("jaxtyping_disable", item.path.name.startswith("test_calibration"))
-    try:
-        return (yield)
-    finally:
-        axes.update("jaxtyping_disable", False)
+
+    calls = 0
+
+    @property
+    def jaxtyping_disable(self) -> bool:
+        """What jaxtyping asks at every call."""
+        self.calls += 1
+        return self.calls > CHECKED
+
+
+def pytest_runtest_logstart() -> None:
+    """Every test has its own first calls, those of its fixtures among them."""
+    axes.calls = 0
 
 
 @pytest.hookimpl(optionalhook=True)
