@@ -26,13 +26,13 @@ calibrate: setup
 	$(BIN)/reasonscope calibrate
 
 # One thread each: on a busy machine the threads of small matrices wait for each other.
-# Two workers more than cores: tests of processes wait. Bytecode is kept, for hundreds of
+# One worker more than cores: tests of processes wait. Bytecode is kept, for hundreds of
 # processes read it. Types and layers are checked beside the tests, and told at the end.
 test: export OMP_NUM_THREADS = 1
 test: export PYTHONDONTWRITEBYTECODE =
 test: style
 	@said=$$(mktemp); $(MAKE) --no-print-directory types >$$said 2>&1 & types=$$!; \
-	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 2)) \
+	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
 	  --dist loadfile --no-loadscope-reorder \
 	  --nbmake --nbmake-timeout=600 tests scripts/notebooks; tested=$$?; \
 	wait $$types; typed=$$?; cat $$said; rm $$said; \

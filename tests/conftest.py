@@ -28,7 +28,7 @@ from circuits import progress
 from tests import ground_truth, toy
 from trained.store import Run
 
-CHECKED = 500
+CHECKED = 2000
 """Calls of a test whose axes are checked."""
 STUDIES = "tests/circuits/studies/"
 DEVICE = "tests/device/"
