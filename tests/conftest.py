@@ -54,7 +54,7 @@ class FirstCalls(type(axes)):
     """Has axes checked in a test's first calls of ours, of some hundred thousand.
 
     A check takes longer than the call of most small functions: those of a whole
-    training took more than half of its time, and said the same at every step.
+    training took about half of its time, and said the same at every step.
     """
 
     calls = 0

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import pytest
@@ -237,6 +238,26 @@ def test_every_claim_is_measured_or_says_why_not(model: LanguageModel) -> None:
             assert not any(null.reason for null in verdict.nulls)
     assert not any(verdict.passed for verdict in done.verdicts)
     assert len(done["symbols.llm.program-values"].values) == 2
+
+
+class ByName(SymbolsLanguageLab):
+    """Repeats what was assigned to a name; of a strange name, the first value."""
+
+    def run(self, several: Sequence[Program], *_how: object) -> Printed:
+        wrong = [bool(p.stranger) and p.printed == 1 for p in several]
+        difference = 1 - 2 * torch.tensor(wrong, dtype=torch.float32)
+        none = torch.zeros(len(several), dtype=torch.int64)
+        return Printed(difference, none, torch.zeros(1, len(several), 1))
+
+
+def test_rare_names_are_repeated_only_where_they_were_assigned(
+    model: LanguageModel,
+) -> None:
+    lab = ByName(model, TINY, (0,))
+    assert lab.rarity_gap(0) == lab.frequent_gap(0) == 0
+    assert lab.unassigned_gap(0) == 0.5
+    for program in lab.drawn(0).rare_strangers:
+        assert program.stranger in lab.chosen().words.rare
 
 
 @pytest.mark.pretrained
