@@ -1,8 +1,8 @@
 """Judge a study's claims, on a trained run or on a pretrained language model."""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ from trained.errors import BadInput, unknown
 from trained.store import Run, is_shipped, open_run, write_json
 from trained.workers import Executor
 
-from . import progress
-from .claims import Verdict, chosen, digest, judge
-from .judging import judging
+from .claims import Verdict, chosen, digest
+from .judging import judging, one_by_one
 from .lab import Lab, LanguageLab
 from .language import ASKED, VERDICTS, is_language, keep_verdicts, open_language
 from .results import stored
@@ -142,6 +141,10 @@ def holm_by_headline(verdicts: Sequence[Verdict]) -> dict[str, float]:
     }
 
 
+Told = Callable[[Confirmation], None]
+"""Is given the part of the verdicts that has just become known: a headline."""
+
+
 def open_lab(run: Run, *, partial: bool = False) -> Lab:
     """A trained run, opened for measuring.
 
@@ -166,6 +169,7 @@ def confirm_run(
     started: float | None = None,
     partial: bool = False,
     executor: Executor | None = None,
+    told: Told = lambda _part: None,
 ) -> Confirmation:
     """Measure a trained run, judge its study's claims and store the verdicts.
 
@@ -176,8 +180,11 @@ def confirm_run(
             call; the time since then is reported.
         partial: judge a run of which arms are missing; it is not stored either.
         executor: what judges headlines side by side; None: one after the other.
+        told: is given every headline as soon as it is judged.
     """
-    course = confirming(run, executor, only=only, started=started, partial=partial)
+    course = confirming(
+        run, executor, only=only, started=started, partial=partial, told=told
+    )
     (done,) = drive(executor, [course])
     return done
 
@@ -189,10 +196,11 @@ def confirming(
     only: str = "*",
     started: float | None = None,
     partial: bool = False,
+    told: Told = lambda _part: None,
 ) -> Course[Confirmation]:
     """The course of `confirm_run`."""
     lab = open_lab(run, partial=partial)
-    done = yield from _confirming(lab, executor, only, started)
+    done = yield from _confirming(lab, executor, only, started, told)
     if only == "*" and not partial and not is_shipped(run):
         write_json(run.path / VERDICTS, done.as_dict())
     return done
@@ -205,20 +213,33 @@ def confirm_lab(lab: Lab, only: str = "*") -> Confirmation:
 
 
 def _confirming(
-    lab: Lab, executor: Executor | None, only: str, started: float | None = None
+    lab: Lab,
+    executor: Executor | None,
+    only: str,
+    started: float | None = None,
+    told: Told = lambda _part: None,
 ) -> Course[Confirmation]:
     started = started or time.perf_counter()
-    claims = chosen(lab.study.claims_at(lab.config), only)
-    verdicts = yield from judging(lab, claims, executor)
+    claims, frame = chosen(lab.study.claims_at(lab.config), only), _frame(lab)
+
+    def tell(verdicts: Sequence[Verdict]) -> None:
+        told(replace(frame, verdicts=tuple(verdicts)))
+
+    verdicts = yield from judging(lab, claims, executor, tell)
+    return replace(frame, verdicts=verdicts, seconds=time.perf_counter() - started)
+
+
+def _frame(lab: Lab) -> Confirmation:
+    """All that stands around the verdicts on a run."""
     manifest = lab.run.manifest
     return Confirmation(
         study=lab.study.slug,
-        verdicts=verdicts,
+        verdicts=(),
         preset=manifest["preset"],
         config=manifest["config"],
         seeds=lab.seeds,
         device=manifest["device"],
-        seconds=time.perf_counter() - started,
+        seconds=0.0,
         run=lab.run,
         environment=manifest["environment"],
         command=_command(
@@ -239,6 +260,7 @@ def confirm_language(
     *,
     preset: str = "quick",
     only: str = "*",
+    told: Told = lambda _part: None,
 ) -> Confirmation:
     """Judge a study's claims about language models on one of them.
 
@@ -248,36 +270,41 @@ def confirm_language(
     claims = chosen(study.language_claims(lab.settings), only)
     if folder is not None:
         write_json(folder / ASKED, {"preset": preset, "seeds": list(lab.seeds)})
-    each = progress.each(f"{study.slug}: judging", claims, lambda claim: claim.id)
-    verdicts = tuple(judge(claim, lab) for claim in each)
-    subject, data = f"{study.slug} --model {lab.model.name}", lab.data
+    frame = _language_frame(study, lab, preset)
+
+    def tell(verdicts: Sequence[Verdict]) -> None:
+        told(replace(frame, verdicts=tuple(verdicts)))
+
+    verdicts = one_by_one(f"{study.slug}: judging", lab, claims, tell)
+    done = replace(frame, verdicts=verdicts, seconds=time.perf_counter() - started)
+    if folder is not None:
+        keep_verdicts(folder, done.as_dict(), whole=only == "*")
+    return done
+
+
+def _language_frame(study: Study, lab: LanguageLab, preset: str) -> Confirmation:
+    """All that stands around the verdicts on a language model."""
+    folder, data = lab.keeper.path, lab.data
+    subject = f"{study.slug} --model {lab.model.name}"
     if data is not None and data.path is not None:
         columns = (f" --columns {column}" for column in data.columns)
         subject += f" --data {data.path}{''.join(columns)}"
-    done = Confirmation(
+    presets = study.needs_language().presets
+    return Confirmation(
         study=study.slug,
-        verdicts=verdicts,
+        verdicts=(),
         preset=preset,
         config=as_dict(lab.settings),
         data=None if data is None else {"name": data.name, "sha256": data.sha256},
         seeds=lab.seeds,
         device=str(lab.model.device),
-        seconds=time.perf_counter() - started,
+        seconds=0.0,
         model=lab.model.name,
         run=None if folder is None else Run(folder),
         environment=environment(),
-        command=_command(
-            subject,
-            preset,
-            study.needs_language().presets,
-            lab.settings,
-            lab.seeds,
-        ),
+        command=_command(subject, preset, presets, lab.settings, lab.seeds),
         made_by=_maker(study, digest(study.language_claims(lab.settings)), None),
     )
-    if folder is not None:
-        keep_verdicts(folder, done.as_dict(), whole=only == "*")
-    return done
 
 
 def opened(target: str) -> Lab | LanguageLab:

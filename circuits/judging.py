@@ -4,9 +4,10 @@ The claims of a headline share what they measure, so that they go to one process
 comes back are values, and the verdict follows from them here as anywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +18,18 @@ from trained.threads import threads
 from trained.workers import Executor, Result
 
 from . import progress
-from .claims import Claim, Verdict, judge
+from .claims import Claim, Verdict, by_headline, judge
 from .conditions import Outcome
 from .lab import Lab
 from .results import claim_seconds
 from .study import find
 
+Told = Callable[[Sequence[Verdict]], None]
+"""Is given the verdicts of a headline as soon as all of them are known."""
+
 
 def judging(
-    lab: Lab, claims: Sequence[Claim], executor: Executor | None
+    lab: Lab, claims: Sequence[Claim], executor: Executor | None, told: Told
 ) -> Course[tuple[Verdict, ...]]:
     """The verdict on every claim, in their order.
 
@@ -34,44 +38,60 @@ def judging(
         claims: of its study, at its configuration.
         executor: what will do it side by side; None: one after the other, here, with no
             rounds.
+        told: is told of every headline that is done.
     """
     title = f"{lab.study.slug}: judging"
     if executor is None:
         # Small matrices gain nothing from a second thread.
         with threads(1):
-            each = progress.each(title, claims, lambda claim: claim.id)
-            return tuple(judge(claim, lab) for claim in each)
+            return one_by_one(title, lab, claims, told)
     path, known, failed = lab.run.path.resolve(), dict[str, Verdict](), list[str]()
     by_id = {claim.id: claim for claim in claims}
 
     def done(task: _Task, result: Result) -> tuple[()]:
         if result.error is not None:
             failed.append(f"{', '.join(task.claims)}: {in_a_line(result.error)}")
-        for name, bare in (result.value or {}).items():
-            known[name] = _dressed(by_id[name], bare)
+            return ()
+        new = {name: _dressed(by_id[name], bare) for name, bare in result.value.items()}
+        known.update(new)
         judged(len(known))
+        told(tuple(new.values()))
         return ()
 
     with progress.step(title, len(claims)) as judged:
         took = claim_seconds(lab.study.slug, lab.run.manifest["preset"])
-        tasks = [_Task(path, ids) for ids in _longest_first(claims, took)]
+        tasks = [_Task(path, ids) for ids in _in_turn(claims, took)]
         yield Round(_judge_some, tasks, done)
     if failed:
         raise Incomplete(f"not judged: {'; '.join(failed)}; repeat to try again")
     return tuple(known[claim.id] for claim in claims)
 
 
-def _longest_first(
+def one_by_one(
+    title: str, lab: Any, claims: Sequence[Claim], told: Told
+) -> tuple[Verdict, ...]:
+    """The verdict on every claim, in their order, measured here."""
+    known: dict[str, Verdict] = {}
+    branches = by_headline(claims).values()
+    for claim in progress.each(title, list(chain(*branches)), lambda one: one.id):
+        known[claim.id] = judge(claim, lab)
+        for branch in branches:
+            if claim is branch[-1]:
+                told([known[one.id] for one in branch])
+    return tuple(known[claim.id] for claim in claims)
+
+
+def _in_turn(
     claims: Sequence[Claim], took: Mapping[str, float]
 ) -> list[tuple[str, ...]]:
-    """The claims of each headline; by what they took in a stored run of the preset."""
-    groups: dict[str, list[str]] = {}
-    for claim in claims:
-        groups.setdefault(claim.headline, []).append(claim.id)
-    return sorted(
-        map(tuple, groups.values()),
-        key=lambda ids: -sum(took.get(name, 0.0) for name in ids),
-    )
+    """The claims of each headline: a short one, then the others, the longest first.
+
+    The first verdicts are then there soon, and no process is left alone with the last.
+    How long they take is what they took in a stored run of the preset.
+    """
+    groups = [tuple(c.id for c in branch) for branch in by_headline(claims).values()]
+    groups.sort(key=lambda ids: -sum(took.get(name, 0.0) for name in ids))
+    return [*groups[-1:], *groups[:-1]]
 
 
 @lru_cache(maxsize=1)

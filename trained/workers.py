@@ -18,9 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, islice
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from .errors import Incomplete, Lost, in_a_line
@@ -76,7 +78,7 @@ class Processes:
     def kept(self) -> Iterator["Pool"]:
         """The same, but its processes serve every call until the block ends.
 
-        Starting one costs seconds: it imports torch, and what measures.
+        Each of them imports what measures, and remembers what it measured.
         """
         pool = Pool(self)
         try:
@@ -89,18 +91,19 @@ class Processes:
 def kept(executor: Executor | None) -> Iterator[Executor | None]:
     """The executor, whose processes stay, if it has any, until the block ends.
 
-    They are started at once: they import while the caller still prepares their tasks.
+    What they are forked from is started at once: it imports while the caller still
+    prepares their tasks.
     """
     if isinstance(executor, Processes):
+        _prepare()
         with executor.kept() as pool:
-            pool.begin()
             yield pool
     else:
         yield executor
 
 
 class Pool:
-    """Processes that are started when needed, or before; see `Processes.kept`."""
+    """Processes that are started when needed; see `Processes.kept`."""
 
     def __init__(self, size: Processes) -> None:
         self._size = size
@@ -142,11 +145,6 @@ class Pool:
     def _places(self) -> int:
         return self._size.jobs - len(self._busy)
 
-    def begin(self) -> None:
-        """Start the processes that are missing."""
-        while len(self._idle) < self._places:
-            self._idle.append(_Worker(self._size.threads))
-
     def end(self) -> None:
         """End all processes, also those at work."""
         for worker in (*self._idle, *self._busy.values()):
@@ -163,6 +161,25 @@ def _emptied(waiting: deque[Task]) -> Iterator[Task]:
         yield waiting.popleft()
 
 
+IMPORTED = "trained.decoder"
+"""What every study builds on; with torch it takes seconds to import."""
+
+
+def _prepare() -> SpawnContext | ForkServerContext:
+    """How workers are started; what they are forked from begins to import.
+
+    One process imports for all workers of this one, and each is a fork of it that
+    shares its memory. It runs nothing else, so no thread of it can be cut short.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([IMPORTED])
+    with _uninterrupted():
+        forkserver.ensure_running()
+    return context
+
+
 class _Worker:
     """A process that does one task after the other."""
 
@@ -170,7 +187,7 @@ class _Worker:
 
     def __init__(self, threads: int) -> None:
         self.connection, theirs = multiprocessing.Pipe()
-        self.process = multiprocessing.get_context("spawn").Process(
+        self.process = _prepare().Process(
             target=_serve, args=(theirs, threads), daemon=True
         )
         with _uninterrupted():
@@ -202,10 +219,8 @@ def _serve(connection: "Connection[Any, Any]", threads: int) -> None:
     """What a worker does until its parent hangs up."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_memory()
+    import_module(IMPORTED)
     import torch
-
-    # What every study builds on; its import takes longer than that of torch.
-    from . import decoder  # noqa: F401
 
     torch.set_num_threads(threads)
     # What was imported stays: it need not be searched for garbage again and again.

@@ -124,30 +124,38 @@ def run_probe(options: argparse.Namespace) -> int:
 
     show = _Show(options)
     run = open_run(options.run)
-    show.add(confirm_run(run, only=options.only, partial=options.partial))
+    show.add(
+        confirm_run(run, only=options.only, partial=options.partial, told=show.part)
+    )
     return show.close()
 
 
 class _Show:
-    """Writes what was judged, then prints it; in this order, so nothing is lost."""
+    """Prints headlines as they are judged; a study is written before its scores."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._json = JsonOutput(options.json)
         self._verbose = options.verbose
         self._at: dict[int, Confirmation] = {}
 
+    def part(self, part: "Confirmation") -> None:
+        """Show headlines of a study whose others may not be judged yet."""
+        from circuits.report.terminal import print_part
+
+        print_part(self._page, part, verbose=self._verbose)
+
     def add(self, done: "Confirmation", place: int = 0) -> None:
-        """Show one study as soon as it is judged, be it before one asked for earlier.
+        """Keep a study whose headlines were shown, and show its scores.
 
         Args:
-            done: what was judged.
+            done: what was judged, be it before a study that was asked for earlier.
             place: of the study among those that were asked for.
         """
-        from circuits.report.terminal import print_confirmation
+        from circuits.report.terminal import print_end
 
         self._at[place] = done
         self._json.keep(self._object)
-        print_confirmation(self._page, done, verbose=self._verbose)
+        print_end(self._page, done, verbose=self._verbose)
 
     def close(self) -> int:
         """Show all studies side by side, and give the exit code."""
@@ -222,7 +230,9 @@ def _course(
     started = time.perf_counter()
     try:
         yield from training(run, executor)
-        done = yield from confirming(run, executor, only=options.only, started=started)
+        done = yield from confirming(
+            run, executor, only=options.only, started=started, told=show.part
+        )
     except Incomplete as error:
         # The other studies do not depend on it.
         return error
@@ -260,7 +270,9 @@ def _on_language_model(
             data=data,
             keeper=keeper,
         )
-        found = confirm_language(study, lab, preset=options.preset, only=options.only)
+        found = confirm_language(
+            study, lab, preset=options.preset, only=options.only, told=show.part
+        )
         show.add(found, place)
         assert keeper.path is not None
         folders.append(keeper.path)

@@ -1,7 +1,7 @@
-"""Verdicts on a terminal: the scores, the tree with a line for each claim, details.
+"""Verdicts on a terminal: the tree with a line for each claim, then the scores.
 
-Any width from 60 columns serves: a narrow terminal shows a sign for the verdict, a wide
-one its word too.
+Headlines are printed as they are judged, so the scores come last. Any width from 60
+columns serves: a narrow terminal shows a sign for the verdict, a wide one its word too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,12 +53,30 @@ def print_confirmation(
     page: Console, done: "Confirmation", *, verbose: bool = False
 ) -> None:
     """Print what was just judged."""
+    found, where = _read(done)
+    print_tree(page, found, where, verbose=verbose)
+
+
+def print_part(page: Console, part: "Confirmation", *, verbose: bool) -> None:
+    """Print headlines that were just judged, while others are not yet."""
+    print_branches(page, _read(part)[0], verbose=verbose, own=verbose)
+
+
+def print_end(page: Console, done: "Confirmation", *, verbose: bool) -> None:
+    """Print what is left once all headlines are printed: the scores."""
+    found, where = _read(done)
+    if not (verbose or found.branches):
+        print_branches(page, found, verbose=False, own=True)
+    print_scores(page, found, where, verbose=verbose)
+
+
+def _read(done: "Confirmation") -> tuple[Judged, str]:
     where = name_of(done.run) if done.run else str(done.model)
-    print_tree(page, judged(done.as_dict(), where), where, verbose=verbose)
+    return judged(done.as_dict(), where), where
 
 
 def print_tree(page: Console, found: Judged, where: str, *, verbose: bool) -> None:
-    """Print the scores, then the tree; what is ours only in its score unless asked for.
+    """Print the tree, then the scores; what is ours only in its score unless asked for.
 
     Args:
         page: where to.
@@ -66,18 +84,27 @@ def print_tree(page: Console, found: Judged, where: str, *, verbose: bool) -> No
         where: the run or model they are about.
         verbose: also our own claims, reasons, nulls and controls.
     """
+    own = verbose or not found.branches
+    print_branches(page, found, verbose=verbose, own=own)
+    print_scores(page, found, where, verbose=verbose)
+
+
+def print_branches(page: Console, found: Judged, *, verbose: bool, own: bool) -> None:
+    """Print a line for each claim, headline by headline."""
+    for branch in (*found.branches, *(found.own if own else ())):
+        _print_branch(page, found.study, branch, verbose=verbose)
+
+
+def print_scores(page: Console, found: Judged, where: str, *, verbose: bool) -> None:
+    """Print what was judged, how, and how much of it is confirmed."""
     took = "" if found.seconds is None else f", {found.seconds:.0f} s"
     seeds = f"{len(found.seeds)} seed" + "s" * (len(found.seeds) != 1)
     on = f", {found.model}" if found.model not in ("", where) else ""
-    say(page, f"{found.study}, preset {found.preset}, {seeds}{took}{on}, {where}")
+    say(page, f"\n{found.study}, preset {found.preset}, {seeds}{took}{on}, {where}")
     for line in score_lines(found):
         say(page, line, style="bold")
     if page.width < WIDE:
         say(page, ", ".join(f"{sign} {word}" for word, sign in SIGNS.items()))
-    for branch in found.branches:
-        _print_branch(page, found.study, branch, verbose=verbose)
-    for branch in found.own if verbose or not found.branches else ():
-        _print_branch(page, found.study, branch, verbose=verbose)
     if not verbose:
         say(page, f"details: --verbose, or reasonscope claim ID {where}")
 
@@ -110,7 +137,7 @@ def print_summary(page: Console, all_found: Sequence[Judged]) -> None:
 
 
 def _print_branch(page: Console, study: str, branch: Branch, *, verbose: bool) -> None:
-    say(page, f"\n{branch.headline or 'claims'}", style="bold")
+    say(page, f"\n{study}: {branch.headline or 'claims'}", style="bold")
     names = [leaf.id.removeprefix(f"{study}.") for leaf in branch.leaves]
     widest = max(map(len, names))
     for leaf, name in zip(branch.leaves, names, strict=True):

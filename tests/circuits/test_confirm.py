@@ -1,14 +1,17 @@
 """From a trained run to verdicts, scores and the object that others parse."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from circuits.claims import judge
-from circuits.confirm import chosen, confirm_run, open_lab, score
-from circuits.judging import kept_lab
+from circuits.claims import Claim, Verdict, judge
+from circuits.conditions import Mean
+from circuits.confirm import Confirmation, chosen, confirm_run, open_lab, score
+from circuits.judging import _in_turn, kept_lab, one_by_one
 from circuits.results import stored
 from circuits.study import Request
 from circuits.training import prepare, train_run
@@ -54,11 +57,42 @@ def test_the_verdicts_are_stored_as_the_documented_object(run: Run) -> None:
 
 @pytest.mark.slow
 def test_processes_judge_as_this_one_does(run: Run) -> None:
-    here, there = confirm_run(run), confirm_run(run, executor=Processes(2))
+    told: list[Confirmation] = []
+    here = confirm_run(run)
+    there = confirm_run(run, executor=Processes(2), told=told.append)
+    assert [part.verdicts for part in told] == [there.verdicts]
     for one, other in zip(here.verdicts, there.verdicts, strict=True):
         ours, theirs = one.as_dict(), other.as_dict()
         assert ours.pop("seconds") >= 0 <= theirs.pop("seconds")
         assert ours == theirs
+
+
+def test_a_headline_is_told_as_soon_as_its_last_claim_is_judged() -> None:
+    judged: list[str] = []
+    parts: list[list[str]] = []
+
+    def named(name: str, headline: str) -> Claim:
+        def measure(_lab: object) -> list[float]:
+            judged.append(name)
+            return [1.0]
+
+        values = Mean("x", ">= 0", measure)
+        return replace(toy.SIZE, id=name, headline=headline, conditions=(values,))
+
+    def told(verdicts: Sequence[Verdict]) -> None:
+        parts.append([verdict.claim.id for verdict in verdicts])
+        assert judged == [name for part in parts for name in part]
+
+    claims = [named("a1", "a"), named("b", "b"), named("a2", "a")]
+    found = one_by_one("judging", None, claims, told)
+    assert parts == [["a1", "a2"], ["b"]]
+    assert [verdict.claim.id for verdict in found] == ["a1", "b", "a2"]
+
+
+def test_a_short_headline_is_judged_first_then_the_longest() -> None:
+    names = {"a": 3.0, "b": 1.0, "c": 2.0}
+    claims = [replace(toy.SIZE, id=name, headline=name) for name in names]
+    assert _in_turn(claims, names) == [("b",), ("a",), ("c",)]
 
 
 def test_a_worker_keeps_the_lab_of_one_run_at_a_time(run: Run) -> None:

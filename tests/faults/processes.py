@@ -80,10 +80,21 @@ def _send(pid: int, number: signal.Signals, target: Target) -> None:
     if target == "group":
         os.killpg(pid, number)
         return
-    workers = [p for p in _members(pid) if p != pid and b"spawn_main" in _words(p)]
-    victims = workers[:1] if target == "worker" else [pid]
+    victims = _workers(pid)[:1] if target == "worker" else [pid]
     for victim in victims:
         os.kill(victim, number)
+
+
+def _workers(pid: int) -> list[int]:
+    """The forks of the server that a command started for them."""
+    found = _members(pid)
+    servers = [p for p in found if _parent(p) == pid and b"forkserver" in _words(p)]
+    return [p for p in found if _parent(p) in servers]
+
+
+def _parent(pid: int) -> int | None:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else None
 
 
 def _hears(pid: int) -> bool:
@@ -108,13 +119,18 @@ def _members(session: int) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session and fields[0] != "Z":
+            fields = _stat(int(folder.name))
+            if fields and int(fields[3]) == session and fields[0] != "Z":
                 found.append(int(folder.name))
     return sorted(found)
+
+
+def _stat(pid: int) -> list[str]:
+    """Its state, its parent and what follows; nothing of a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _words(pid: int) -> bytes:

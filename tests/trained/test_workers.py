@@ -110,8 +110,6 @@ def test_kept_processes_serve_every_call_and_end_with_the_block() -> None:
         return ()
 
     with kept(Processes(1)) as executor:
-        # At once: it imports while its tasks are still prepared.
-        assert len(multiprocessing.active_children()) == 1
         assert executor is not None
         executor(_process, [0, 0], done)
         executor(operator.neg, [3], done)
@@ -119,6 +117,23 @@ def test_kept_processes_serve_every_call_and_end_with_the_block() -> None:
         (worker,) = multiprocessing.active_children()
     assert seen == [worker.pid, worker.pid, -3, worker.pid]
     assert multiprocessing.active_children() == []
+
+
+def _parent(_task: int) -> int:
+    return os.getppid()
+
+
+@pytest.mark.slow
+def test_processes_of_every_pool_are_forks_of_one_that_has_imported() -> None:
+    parents: list[int] = []
+
+    def done(_task: int, outcome: Result) -> tuple[int, ...]:
+        parents.append(outcome.value)
+        return ()
+
+    for _ in range(2):
+        Processes(1)(_parent, [0], done)
+    assert parents[0] == parents[1] != os.getpid()
 
 
 def test_what_has_no_processes_is_kept_as_it_is() -> None:

@@ -1,21 +1,28 @@
-"""Verdicts on a terminal: the scores first, then a line for each claim."""
+"""Verdicts on a terminal: a line for each claim, then the scores."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from circuits.claims import Shown, judge
 from circuits.conditions import Mean
+from circuits.confirm import confirm_run
 from circuits.report.terminal import (
     console,
     measured,
     print_claim,
+    print_confirmation,
+    print_end,
+    print_part,
     print_summary,
     print_tree,
     score_lines,
 )
 from circuits.report.verdicts import Judged, Reading, Stored, judged
+from circuits.study import Request
+from circuits.training import prepare, train_run
 
 from .test_tables import VERDICTS, as_object, claim
 
@@ -39,19 +46,32 @@ def test_the_two_scores_count_by_weight_and_by_word(found: Judged) -> None:
     ]
 
 
-def test_the_scores_come_first_and_a_line_for_each_claim_follows(
+def test_a_line_for_each_claim_comes_first_and_the_scores_follow(
     found: Judged,
 ) -> None:
     lines = printed(found)
-    assert lines[0].startswith("toy, preset quick, 3 seeds")
-    assert lines[1].startswith("paper score: 75%")
-    assert lines[2].startswith("own score")
-    assert lines[4:7] == [
-        "Sizes",
+    assert lines[1:4] == [
+        "toy: Sizes",
         "✓ confirmed    size  0.5                      in [0.1, 0.9]",
         "✗ refuted      large 2                        in [0.1, 0.9]",
     ]
-    assert "own" not in " ".join(lines[4:])
+    assert lines[5].startswith("toy, preset quick, 3 seeds")
+    assert lines[6].startswith("paper score: 75%")
+    assert lines[7].startswith("own score")
+    assert "own" not in " ".join(lines[:5])
+
+
+def test_headlines_and_scores_can_be_printed_apart(tmp_path: Path) -> None:
+    run = prepare(Request("tests.toy:STUDY", device="cpu", out=tmp_path))
+    train_run(run)
+    page = Console(width=100, force_terminal=False)
+    with page.capture() as capture:
+        done = confirm_run(run, told=lambda p: print_part(page, p, verbose=False))
+        print_end(page, done, verbose=False)
+    apart = capture.get()
+    with page.capture() as capture:
+        print_confirmation(page, done)
+    assert apart == capture.get()
 
 
 def test_a_line_shows_the_condition_that_decided() -> None:
@@ -76,7 +96,7 @@ def test_a_headline_stands_once() -> None:
     claims = (claim(0.5, id=f"toy.{n}", headline=n[0]) for n in ("a1", "b", "a2"))
     verdicts = tuple(judge(one, lab=None) for one in claims)
     lines = printed(judged(as_object(verdicts), "toy"))
-    assert [line for line in lines if len(line) == 1] == ["a", "b"]
+    assert [x for x in lines if x.startswith("toy: ")] == ["toy: a", "toy: b"]
 
 
 def test_a_stored_run_that_refuted_says_what_failed() -> None:
