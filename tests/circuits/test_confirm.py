@@ -90,9 +90,13 @@ def test_a_headline_is_told_as_soon_as_its_last_claim_is_judged() -> None:
 
 
 def test_a_short_headline_is_judged_first_then_the_longest() -> None:
-    names = {"a": 3.0, "b": 1.0, "c": 2.0}
-    claims = [replace(toy.SIZE, id=name, headline=name) for name in names]
-    assert _in_turn(claims, names) == [("b",), ("a",), ("c",)]
+    headlines = {"a": "one", "b": "two", "c": "two", "d": "new"}
+    claims = [
+        replace(toy.SIZE, id=name, headline=headline)
+        for name, headline in headlines.items()
+    ]
+    took = {"a": 2.5, "b": 1.0, "c": 2.0}
+    assert _in_turn(claims, took) == [("d",), ("b", "c"), ("a",)]
 
 
 def test_a_worker_keeps_the_lab_of_one_run_at_a_time(run: Run) -> None:

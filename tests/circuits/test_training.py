@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from circuits.judging import _longest_first
 from circuits.results import arm_seconds, claim_seconds
 from circuits.study import Request, find
 from circuits.training import (
@@ -157,7 +156,7 @@ def test_arms_count_by_what_they_took_in_a_stored_run() -> None:
     assert claim_seconds("recall", "quick")["recall.fig3.partial"] > 1
 
 
-def test_what_took_longest_in_a_stored_run_is_trained_and_judged_first(
+def test_what_took_longest_in_a_stored_run_is_trained_first(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = prepare(request_for)
@@ -166,13 +165,6 @@ def test_what_took_longest_in_a_stored_run_is_trained_and_judged_first(
     )
     longest_first = _Left(run, arms_left(run)).longest_first
     assert [arm.name for arm in longest_first] == ["twin", "net"]
-    claim = find("tests.toy:STUDY").claims_at(toy.Config())[0]
-    claims = [
-        replace(claim, id=name, headline=headline)
-        for name, headline in (("a", "one"), ("b", "two"), ("c", "two"), ("d", "new"))
-    ]
-    took = {"b": 1.0, "c": 2.0, "a": 2.5}
-    assert _longest_first(claims, took) == [("b", "c"), ("a",), ("d",)]
 
 
 def started(out: Path) -> tuple[Run, list[Arm]]:
