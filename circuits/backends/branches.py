@@ -90,14 +90,14 @@ class Branching:
     Attributes:
         model: the model.
         blocks: its blocks.
-        last_mlp: the MLP of the last block, whose output nobody looks at but the
-            answers themselves.
+        last_parts: those of the last block whose output nobody looks at but the
+            answers themselves: its MLP, and what heads are multiplied by.
         unembedding: its last layer, which neither stored runs nor branches reach.
     """
 
     model: nn.Module
     blocks: Sequence[nn.Module]
-    last_mlp: nn.Module
+    last_parts: Sequence[nn.Module]
     unembedding: nn.Module
 
     def store(
@@ -145,51 +145,55 @@ class StoredRun:
     layers: Sequence[KeysAndValues]
     real: Bool[Tensor, "batch pos"]
 
-    def rows(self, rows: slice) -> "StoredRun":
-        """The run of some of the prompts."""
-        layers = [(keys[rows], values[rows]) for keys, values in self.layers]
-        return StoredRun(self.of, layers, self.real[rows])
-
     def branch(
-        self, layout: Layout, residual: Residual, layer: int
-    ) -> Float[Tensor, "batch branch d_model"]:
-        """The last residual at the answer of every branch.
+        self,
+        layout: Layout,
+        residual: Residual,
+        blocks: range,
+        prompts: Int[Tensor, " batch"],
+    ) -> Residual:
+        """The residual behind some blocks, at the places of the layout.
+
+        Behind the last block it is right at the branches' answers alone.
 
         Args:
             layout: where the branches lie.
-            residual: before the layer, at the places of the layout.
-            layer: the block that comes first; hooks of those before do not fire.
+            residual: before the first of the blocks, at the places of the layout.
+            blocks: those that are run; hooks of others do not fire.
+            prompts: whose branches lie in each row; a prompt may have several rows.
         """
-        columns = layout.columns.clamp(min=0)
+        real, columns = self.real[prompts], layout.columns.clamp(min=0)
         n_stored = int(layout.starts.max())
-        seen = layout.seen(self.real, n_stored)
+        seen = layout.seen(real, n_stored)
         lowest = torch.finfo(residual.dtype).min
         mask = torch.zeros(seen.shape, dtype=residual.dtype, device=seen.device)
-        positions = (self.real.cumsum(1) - 1).clamp(min=0).gather(1, columns)
-        with self._starting(residual, layer) as last, self._ending(layout, layer):
+        positions = (real.cumsum(1) - 1).clamp(min=0).gather(1, columns)
+        with self._ending(layout, blocks), self._running(residual, blocks) as last:
             self.of.run(
                 torch.zeros_like(columns),
                 mask.masked_fill(~seen, lowest)[:, None],
                 positions,
-                self._cache(layer, n_stored),
+                self._cache(blocks, prompts, n_stored),
             )
-        return last[0][:, layout.ends.to(last[0].device)]
+        return last[0]
 
-    def _cache(self, layer: int, n_stored: int) -> "DynamicCache":
+    def _cache(
+        self, blocks: range, prompts: Int[Tensor, " batch"], n_stored: int
+    ) -> "DynamicCache":
         """The stored keys and values of the blocks that run."""
         from transformers import DynamicCache
 
         stored = [
-            (keys[:, :, :n_stored], values[:, :, :n_stored])
-            if number >= layer
+            (keys[prompts, :, :n_stored], values[prompts, :, :n_stored])
+            if number in blocks
             else (None, None)
             for number, (keys, values) in enumerate(self.layers)
         ]
         return DynamicCache(stored)
 
     @contextmanager
-    def _starting(self, residual: Residual, layer: int) -> Iterator[list[Tensor]]:
-        """Let a pass start before a block and end behind the last one."""
+    def _running(self, residual: Residual, blocks: range) -> Iterator[list[Tensor]]:
+        """Let a pass run some blocks, and keep what the last of them gives."""
         last: list[Tensor] = []
 
         def enter(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -198,18 +202,22 @@ class StoredRun:
         def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
             last.append(output[0] if isinstance(output, tuple) else output)
 
-        blocks = self.of.blocks
+        every = self.of.blocks
+        first, final = every[blocks.start], every[blocks.stop - 1]
         with Holding() as held:
-            held.enter_context(skipping(blocks[:layer]))
+            others = (*every[: blocks.start], *every[blocks.stop :])
+            held.enter_context(skipping(others))
             # Before those who listen to the block's input.
-            held.add(blocks[layer].register_forward_pre_hook, enter, prepend=True)
-            held.add(blocks[-1].register_forward_hook, keep)
+            held.add(first.register_forward_pre_hook, enter, prepend=True)
+            held.add(final.register_forward_hook, keep)
             yield last
 
     @contextmanager
-    def _ending(self, layout: Layout, layer: int) -> Iterator[None]:
-        """Let the last MLP read the answers alone, unless the pass starts there."""
-        if layer == len(self.of.blocks) - 1:
+    def _ending(self, layout: Layout, blocks: range) -> Iterator[None]:
+        """Let the end of the last block read the answers alone, if nobody listens."""
+        final = self.of.blocks[-1]
+        heard = any(m._forward_hooks or m._forward_pre_hooks for m in final.modules())
+        if heard or blocks.stop < len(self.of.blocks):
             yield
             return
         places = sum(layout.widths)
@@ -223,6 +231,7 @@ class StoredRun:
             return whole
 
         with Holding() as held:
-            held.add(self.of.last_mlp.register_forward_pre_hook, narrow)
-            held.add(self.of.last_mlp.register_forward_hook, widen)
+            for part in self.of.last_parts:
+                held.add(part.register_forward_pre_hook, narrow)
+                held.add(part.register_forward_hook, widen)
             yield

@@ -102,10 +102,11 @@ def branching(model: nn.Module, length: int) -> Branching | None:
     if heard or (window is not None and window < length):
         return None
     family, blocks = family_of(model), list(_blocks(model))
+    ends = (family.output_projection, family.mlp)
     return Branching(
         model,
         blocks,
-        blocks[-1].get_submodule(family.mlp),
+        [blocks[-1].get_submodule(name) for name in ends],
         model.get_submodule(family.unembedding),
     )
 

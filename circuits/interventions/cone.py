@@ -2,13 +2,14 @@
 
 An edit at position p of block l can reach later blocks at p and after, and of these
 only what lies before the answer can reach the answer. The cone of a cell is that part
-of the model; its residual at the answer equals that of a whole pass. Cells that begin
-before the same block share passes.
+of the model; its residual at the answer equals that of a whole pass. Cells share
+passes: those that begin earlier wait for nobody, and those that begin later join them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +18,7 @@ from torch import Tensor
 from circuits.backends import backend_of
 from circuits.backends.branches import Branching, Layout, StoredRun
 from circuits.backends.view import at_columns
-from circuits.hooks import Model, applied, intervene, module_of, record
+from circuits.hooks import Edit, Model, applied, intervene, module_of, record
 from circuits.sites import Kind, Site
 from trained.task import Batch
 
@@ -92,19 +93,22 @@ class Cone:
 
     def walk(self, cells: Mapping[int, Edits]) -> Iterator[Answer]:
         """The answers of numbered cells, in the order of blocks."""
-        waiting: list[_Branch] = []
+        waiting: list[_Row] = []
         entries = {number: _entry(cell) for number, cell in cells.items()}
         for number in sorted(cells, key=lambda n: (entries[n].layer, entries[n], n)):
             branch = self._branch(number, entries[number], cells[number])
             if branch.entry.layer == self.n_layers or branch.width == 0:
                 yield self._known(branch)
                 continue
-            if waiting and not branch.fits(waiting, self.tokens_at_once):
+            places = branch.width + sum(row.places for row in waiting)
+            if places * len(self.answers) > self.tokens_at_once:
                 yield from self._run(waiting)
                 waiting = []
-            waiting.append(branch)
-        if waiting:
-            yield from self._run(waiting)
+            if waiting and waiting[-1].has_room_for(branch):
+                waiting[-1].branches.append(branch)
+            else:
+                waiting.append(_Row([branch]))
+        yield from self._run(waiting)
 
     def _branch(self, number: int, entry: Site, cell: Edits) -> "_Branch":
         site, edit = next(iter(cell.items()))
@@ -124,30 +128,45 @@ class Cone:
         last = self.unedited if branch.width == 0 else branch.values[:, -1]
         return Answer(branch.number, last, branch.moved)
 
-    def _run(self, branches: "Sequence[_Branch]") -> Iterator[Answer]:
-        """Branches that begin before one block, some examples at a time."""
-        entry, widths = branches[0].entry, tuple(branch.width for branch in branches)
-        values = torch.cat([branch.values for branch in branches], 1)
-        size = max(1, self.tokens_at_once // sum(widths))
-        found = []
-        for start in range(0, len(self.answers), size):
-            rows = slice(start, start + size)
-            layout = Layout(self.answers[rows], widths)
-            with self._edited(entry, values[rows]):
-                residual = values[rows]
-                if entry.kind != "resid_pre":
-                    stream = self.seen[Site("resid_pre", entry.layer)][rows]
-                    residual = at_columns(stream, layout.columns.clamp(min=0))
-                found.append(self.run.rows(rows).branch(layout, residual, entry.layer))
-        by_branch = torch.cat(found).unbind(1)
-        for branch, residuals in zip(branches, by_branch, strict=True):
-            yield Answer(branch.number, residuals, branch.moved)
+    def _run(self, rows: "Sequence[_Row]") -> Iterator[Answer]:
+        """Rows side by side, each from the block where it begins to the last one."""
+        for row in rows:
+            row.residual = self._before(row)
+        begins = sorted({row.entry.layer for row in rows})
+        for layer, stop in pairwise((*begins, self.n_layers)):
+            begun = (row for row in rows if row.entry.layer <= layer)
+            for alike in _alike(begun, layer):
+                self._advance(alike, range(layer, stop))
+        for row in rows:
+            ends = row.layout(self.answers).ends
+            for branch, place in zip(row.branches, ends, strict=True):
+                yield Answer(branch.number, row.residual[:, place], branch.moved)
 
-    def _edited(self, entry: Site, values: Tensor) -> AbstractContextManager[None]:
-        """Put what is known of a site inside a block; a residual before it is given."""
-        if entry.kind == "resid_pre":
-            return nullcontext()
-        return intervene(self.model, {entry: lambda _activation: values})
+    def _before(self, row: "_Row") -> Tensor:
+        """A row's residual before the block where it begins."""
+        if row.entry.kind == "resid_pre":
+            return row.values
+        columns = row.layout(self.answers).columns.clamp(min=0)
+        return at_columns(self.seen[Site("resid_pre", row.entry.layer)], columns)
+
+    def _advance(self, rows: "Sequence[_Row]", blocks: range) -> None:
+        """Rows that lie alike through some blocks, as many prompts at once as fit."""
+        n_examples, row = len(self.answers), rows[0]
+        prompts = torch.arange(n_examples, device=self.answers.device).repeat(len(rows))
+        residual = torch.cat([row.residual for row in rows])
+        inside = row.is_edited_inside(blocks.start)
+        values = torch.cat([row.values for row in rows]) if inside else residual
+        found = []
+        for some in _parts(len(prompts), max(1, self.tokens_at_once // row.places)):
+            layout = row.layout(self.answers[prompts[some]])
+            edit = {row.entry: _constant(values[some])} if inside else {}
+            with intervene(self.model, edit):
+                found.append(
+                    self.run.branch(layout, residual[some], blocks, prompts[some])
+                )
+        behind = torch.cat(found)
+        for row, own in zip(rows, _parts(len(behind), n_examples), strict=True):
+            row.residual = behind[own]
 
     def _at_answer(self, residual: Float[Tensor, "batch pos d_model"]) -> Residuals:
         return at_columns(residual, self.answers[:, None])[:, 0]
@@ -166,11 +185,65 @@ class _Branch:
     def width(self) -> int:
         return self.values.shape[1]
 
-    def fits(self, others: "Sequence[_Branch]", tokens_at_once: int) -> bool:
-        """Whether it can share a pass with others."""
-        places = self.width + sum(other.width for other in others)
-        room = min(PLACES_IN_A_ROW, tokens_at_once)
-        return self.entry == others[0].entry and places <= room
+
+@dataclass(eq=False)
+class _Row:
+    """Branches behind each other that begin at one site.
+
+    Attributes:
+        branches: the cells'.
+        residual: theirs, before the block that comes next.
+    """
+
+    branches: list[_Branch]
+    residual: Tensor = field(init=False)
+
+    @property
+    def entry(self) -> Site:
+        return self.branches[0].entry
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(branch.width for branch in self.branches)
+
+    @property
+    def places(self) -> int:
+        return sum(self.widths)
+
+    @property
+    def values(self) -> Tensor:
+        """The edited activations."""
+        return torch.cat([branch.values for branch in self.branches], 1)
+
+    def layout(self, answers: Int[Tensor, " row"]) -> Layout:
+        return Layout(answers, self.widths)
+
+    def has_room_for(self, branch: _Branch) -> bool:
+        """Whether another branch can lie behind these."""
+        fits = self.places + branch.width <= PLACES_IN_A_ROW
+        return fits and branch.entry == self.entry
+
+    def is_edited_inside(self, layer: int) -> bool:
+        """Whether its edit is of a site inside a block."""
+        return self.entry.layer == layer and self.entry.kind != "resid_pre"
+
+
+def _alike(rows: Iterable[_Row], layer: int) -> Iterable[list[_Row]]:
+    """Rows that can share a pass from a block on: of one layout, and of one edit."""
+    groups = defaultdict[tuple[object, ...], list[_Row]](list)
+    for row in rows:
+        edited = row.entry if row.is_edited_inside(layer) else None
+        groups[row.widths, edited].append(row)
+    return groups.values()
+
+
+def _parts(length: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, length, size))
+
+
+def _constant(values: Tensor) -> Edit:
+    """Put what is known there, whatever it was."""
+    return lambda _activation: values
 
 
 def _entry(cell: Edits) -> Site:

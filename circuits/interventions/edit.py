@@ -370,9 +370,14 @@ class Transplant(_Replacing):
     """The activation of another prompt: example i takes it from donor i.
 
     A role's positions may differ between an example and its donor.
+
+    Attributes:
+        donors: the other prompts.
+        seen: their activations, where a pass over them has been made already.
     """
 
     donors: Batch
+    seen: Mapping[Site, Tensor] | None = None
 
     def values(
         self, model: Model, batch: Batch, parts: Sequence[Part]
@@ -380,7 +385,10 @@ class Transplant(_Replacing):
         """The donors' activations, moved to the prompts' positions."""
         if len(self.donors) != len(batch):
             raise BadInput(f"{len(self.donors)} donors for {len(batch)} examples")
-        seen = activations(model, self.donors, sorted({part.site for part in parts}))
+        seen = self.seen
+        if seen is None:
+            sites = sorted({part.site for part in parts})
+            seen = activations(model, self.donors, sites)
         return {part: self._aligned(part, batch, seen[part.site]) for part in parts}
 
     def _aligned(self, part: Part, batch: Batch, seen: Tensor) -> Tensor:

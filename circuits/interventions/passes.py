@@ -5,7 +5,7 @@ us, a pass therefore starts from the stored residual before block l, and only th
 answer's position is unembedded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -47,14 +47,23 @@ def answer_logits(
     model: Model, examples: Batch, read_at: Places = "last"
 ) -> AnswerLogits:
     """The logits at one position of every prompt, in one whole pass."""
-    columns = column(examples, read_at)[:, None]
-    with reading(model, columns) as unembedded, record(model, [Site("logits")]) as seen:
+    return answered(model, examples, (), read_at)[0]
+
+
+@torch.no_grad()
+def answered(
+    model: Model, examples: Batch, sites: Collection[Site], read_at: Places = "last"
+) -> tuple[AnswerLogits, dict[Site, Tensor]]:
+    """What `answer_logits` gives, and activations at some sites of the same pass."""
+    columns, said = column(examples, read_at)[:, None], Site("logits")
+    read = None if said in sites else columns
+    recorded = sorted({*sites, said})
+    with reading(model, read) as unembedded, record(model, recorded) as seen:
         forward(model, examples)
-    logits = seen[Site("logits")]
+    logits = seen[said]
     # Models of one output position answer there.
-    return (
-        logits[:, 0] if logits.shape[1] == 1 else unembedded.at(logits, columns)[:, 0]
-    )
+    single = logits.shape[1] == 1
+    return (logits if single else unembedded.at(logits, columns))[:, 0], seen
 
 
 def can_resume(model: Model) -> bool:

@@ -19,7 +19,7 @@ from trained.task import Batch
 from .edit import Transplant, part_edits
 from .metric import Reading
 from .part import Grid, Part
-from .passes import answer_logits
+from .passes import answered
 from .sweep import derived, known, require_moved, unproven_sweep
 
 
@@ -43,11 +43,13 @@ def patch_sweep(
     """
 
     def patched(clean: Batch, corrupt: Batch, reading: Reading) -> Measurement:
-        edits = part_edits(model, corrupt, grid.items, Transplant(clean))
+        sites = {part.site for part in grid.items}
+        logits, seen = answered(model, clean, sites, reading.at)
+        edits = part_edits(model, corrupt, grid.items, Transplant(clean, seen))
         swept = unproven_sweep(
             model, corrupt, grid, lambda part: {part.site: edits[part]}, reading
         )
-        return with_clean(swept, model, clean, reading)
+        return with_clean(swept, reading.of(logits, clean))
 
     whole = any(isinstance(part.units, Tensor) for part in grid.items)
     return by_examples(clean, corrupt, reading, patched, whole=whole)
@@ -96,18 +98,14 @@ def by_examples(
     return swept
 
 
-@torch.no_grad()
-def with_clean(
-    swept: Measurement, model: Model, clean: Batch, reading: Reading
-) -> Measurement:
+def with_clean(swept: Measurement, clean: Float[Tensor, " example"]) -> Measurement:
     """A sweep that knows the metric on the clean prompts."""
-    best = reading.of(answer_logits(model, clean, reading.at), clean)
     return Measurement(
         swept.values,
         swept.axes,
         swept.labels,
         name=swept.name,
-        provenance={**swept.provenance, "clean": best.tolist()},
+        provenance={**swept.provenance, "clean": clean.tolist()},
     )
 
 

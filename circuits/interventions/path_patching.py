@@ -29,8 +29,8 @@ from trained.task import Batch
 
 from .edit import Edits
 from .metric import Reading
-from .part import Grid, Part, require_same_layout, require_same_places
-from .passes import activations
+from .part import Grid, Part, Places, require_same_layout, require_same_places
+from .passes import activations, answered
 from .patching import by_examples, with_clean
 from .sweep import unproven_sweep
 
@@ -111,9 +111,9 @@ def path_patch_sweep(
     """
 
     def patched(clean: Batch, corrupt: Batch, reading: Reading) -> Measurement:
-        runs = _Runs(model, clean, corrupt, grid.items)
+        runs = _Runs(model, clean, corrupt, grid.items, reading.at)
         swept = unproven_sweep(model, corrupt, grid, runs.cell, reading)
-        return with_clean(swept, model, clean, reading)
+        return with_clean(swept, reading.of(runs.clean_logits, clean))
 
     whole = any(isinstance(path.sender.units, Tensor) for path in grid.items)
     return by_examples(clean, corrupt, reading, patched, whole=whole)
@@ -123,7 +123,12 @@ class _Runs:
     """What the clean and the corrupt run wrote, and the cells made of it."""
 
     def __init__(
-        self, model: Model, clean: Batch, corrupt: Batch, paths: Sequence[Path]
+        self,
+        model: Model,
+        clean: Batch,
+        corrupt: Batch,
+        paths: Sequence[Path],
+        read_at: Places,
     ) -> None:
         self.model, self.corrupt_examples = model, corrupt
         self.sites = sites_of(model)
@@ -133,7 +138,7 @@ class _Runs:
             self._check(path)
             require_same_places(corrupt, clean, path.sender.positions)
         wanted = {site for path in paths for site in self._needed(path)}
-        self.clean = activations(model, clean, sorted(wanted))
+        self.clean_logits, self.clean = answered(model, clean, wanted, read_at)
         self.corrupt = activations(model, corrupt, sorted(wanted))
         for path in paths:
             if path.sender.kind == "head_out":

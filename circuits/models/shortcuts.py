@@ -93,13 +93,14 @@ def branched(case: Observed) -> Iterator[Compared]:
     if branching is None:
         return
     run, last = branching.store(case.tokens, case.real), _last(case)
-    layout = Layout(last, (1, 2))
+    layout, prompts = Layout(last, (1, 2)), torch.arange(len(last), device=last.device)
     final = case.seen[Site("resid_post", case.layers[-1])]
     expected = at_columns(final, last[:, None]).expand(-1, 2, -1)
     for layer in _some(case):
         before = case.seen[Site("resid_pre", layer)].to(case.dtype)
         residual = at_columns(before, layout.columns.clamp(min=0))
-        found = run.branch(layout, residual, layer)
+        blocks = range(layer, len(branching.blocks))
+        found = run.branch(layout, residual, blocks, prompts)[:, layout.ends]
         what = f"a branch from block {layer} ends with another residual"
         yield Compared(
             what, share(found.flatten(0, 1), expected.flatten(0, 1)), case.far

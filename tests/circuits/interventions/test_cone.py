@@ -204,11 +204,29 @@ def test_only_the_cone_is_run() -> None:
     whole = [[layer, 1, n_pos] for layer in range(N_LAYERS)]
     # Positions 0 to 4 reach the answer at 4 from 5, 4, ..., 1 places; 5 does not.
     branches = [[layer, 1, 5 + 4 + 3 + 2 + 1] for layer in (1, 2)]
-    # The clean run, the stored one, the branches, and the clean metric.
-    assert calls == [*whole, *whole, *branches, *whole]
+    # The clean run, the stored one, and the branches.
+    assert calls == [*whole, *whole, *branches]
     unedited = known(swept, "unedited")
     assert torch.equal(swept.values[0, 5], unedited)
     assert not torch.allclose(swept.values[0, 4], unedited, rtol=1e-3)
+
+
+def test_cells_that_begin_later_join_those_under_way() -> None:
+    model = opened("llama")
+    clean = model.prompts(["abcdef"], ["a"])
+    corrupt = model.prompts(["ghijkl"]).with_targets(clean.targets)
+    reading = Reading(logit_difference(torch.tensor([9])))
+    at, inside = position_grid("resid_pre", [0, 2], [3, 4]), Part("mlp_out", 2, None, 4)
+    grid = Grid({"part": tuple(range(5))}, (*at.items, inside))
+    with positions_run(model) as calls:
+        swept = patch_sweep(model, clean, corrupt, grid, reading)
+    # Columns 3 and 4 reach the last one, 5, at three and two places.
+    whole = [[layer, 1, 6] for layer in range(N_LAYERS)]
+    later = sorted(calls[2 * len(whole) + 2 :])
+    assert calls[: 2 * len(whole) + 2] == [*whole, *whole, [0, 1, 5], [1, 1, 5]]
+    assert later == [[2, 1, 2], [2, 2, 5]]
+    expected = whole_passes(model, corrupt, grid, Transplant(clean), reading)
+    require_equal(swept.values, expected)
 
 
 @pytest.mark.parametrize("tokens_at_once", [11, 24, 40])
