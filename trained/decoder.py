@@ -21,6 +21,7 @@ from transformer_lens.hook_points import HookPoint
 
 from .config import require
 from .errors import unknown
+from .softmax import over_keys
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class Attention(nn.Module):
         """What all heads write at positions start, ..., for the normalised residual."""
         q, k, v = self._projected(x, start)
         scores = self.hook_attn_scores(self._scores(q, k, x))
-        pattern = self.hook_pattern(scores.softmax(dim=-1))
+        pattern = self.hook_pattern(over_keys(scores))
         z = (pattern @ v.transpose(1, 2)).transpose(1, 2)
         return self._output(self.hook_z(z), pattern, x)
 

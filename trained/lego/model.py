@@ -28,6 +28,7 @@ from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
 from trained.errors import unknown
+from trained.softmax import over_keys
 
 from .task import Clauses, Prediction, Reader, Sentences, Tokens, Vocabulary
 
@@ -128,7 +129,7 @@ class FoldedAttention(nn.Module):
     def pattern(self, clauses: Clauses, at: Places, key_query: nn.Module) -> Pattern:
         """Attention of every query to the clauses that it can see."""
         scores = key_query(clauses, at).masked_fill(~at.visible, -torch.inf)
-        return self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
+        return self.hook_pattern(over_keys(self.hook_attn_scores(scores)))
 
     def values(self, clauses: Clauses, n_predicates: int) -> Values:
         """What every clause would bring to every neuron, head by head."""

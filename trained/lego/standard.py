@@ -17,6 +17,7 @@ from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
 from trained.decoder import heard
+from trained.softmax import over_keys
 
 from .config import Config, Variant
 from .model import Places, places
@@ -101,7 +102,7 @@ class StandardAttention(nn.Module):
         match = "batch query head d, batch key head d -> batch head query key"
         scores = einsum(query, key, match) * self.scale
         scores = scores.masked_fill(~at.visible, -torch.inf)
-        pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(-1))
+        pattern = self.hook_pattern(over_keys(self.hook_attn_scores(scores)))
         gather = "batch head query key, batch key head d -> batch query head d"
         mixed = einsum(pattern, value, gather)
         # Per-head results are formed only for a listener: one product is faster.

@@ -15,6 +15,7 @@ from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
 from trained.seeding import generator
+from trained.softmax import over_keys
 from trained.task import Batch
 
 from .task import Table, Vocabulary
@@ -116,7 +117,7 @@ class LastQueryAttention(nn.Module):
     ) -> Float[Tensor, "batch 1 d_model"]:
         """What the last token attends to."""
         scores = self.hook_attn_scores(self.scores(residual)[:, None, None])
-        pattern = self.hook_pattern(scores.softmax(-1))
+        pattern = self.hook_pattern(over_keys(scores))
         return (pattern[:, 0, 0, :, None] * residual).sum(1, keepdim=True)
 
     def scores(

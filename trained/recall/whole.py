@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from trained.softmax import over_keys
+
 from .model import start
 from .task import Episodes, Vocabulary
 from .theory import (
@@ -65,7 +67,7 @@ class WholeScores(nn.Module):
         by_word = self.W_E @ queries[:, n:]
         by_place = queries[:, :length].mT
         scores = by_place[:, which] + by_word[:, tokens, which[:, None]]
-        return scores.softmax(-1)
+        return over_keys(scores)
 
     def attentions(
         self, data: dict[str, Tensor]
