@@ -183,10 +183,11 @@ class StoredRun:
         """The stored keys and values of the blocks that run."""
         from transformers import DynamicCache
 
+        def begun(layer: Tensor) -> Tensor:
+            return layer[prompts.to(layer.device), :, :n_stored]
+
         stored = [
-            (keys[prompts, :, :n_stored], values[prompts, :, :n_stored])
-            if number in blocks
-            else (None, None)
+            (begun(keys), begun(values)) if number in blocks else (None, None)
             for number, (keys, values) in enumerate(self.layers)
         ]
         return DynamicCache(stored)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from circuits.hooks import Model, sites_of
 from circuits.interventions.attribution import logit_attribution
+from circuits.interventions.metric import TOKENS_AT_ONCE
 from circuits.interventions.part import (
     HEAD_AXIS,
     Grid,
@@ -35,6 +36,7 @@ def patch(
     kind: Kind,
     *,
     positions: Sequence[str | int] | None = None,
+    tokens_at_once: int = TOKENS_AT_ONCE,
 ) -> Measurement:
     """Share of the answer that each part of the clean run restores in a corrupt one.
 
@@ -50,6 +52,8 @@ def patch(
             ("head_out", "pattern", "value"), others ("resid_post", "mlp_out", ...)
             position by position.
         positions: roles or columns to patch at; None for all.
+        tokens_at_once: no pass holds more, unless a single prompt has more: fewer take
+            less memory and more time.
 
     Returns:
         A Measurement with axes ("layer", "position") or ("layer", "head").
@@ -59,7 +63,7 @@ def patch(
         named(model, batch, *positions or ()) for batch in (clean, corrupt)
     )
     grid = _grid(model, clean, kind, positions)
-    reading = Reading(logit_difference(corrupt.targets))
+    reading = Reading(logit_difference(corrupt.targets), tokens_at_once=tokens_at_once)
     share = effect(patch_sweep(model, clean, corrupt, grid, reading)).mean("example")
     labels = dict(share.labels)
     if "position" in labels and positions is None:
@@ -74,6 +78,7 @@ def path_patch(
     sender: Part,
     *,
     receivers: Sequence[Receiver] | None = None,
+    tokens_at_once: int = TOKENS_AT_ONCE,
 ) -> Measurement:
     """Share of the answer that goes from one part straight to each later one.
 
@@ -85,6 +90,7 @@ def path_patch(
             or "resid_pre" of layer 0.
         receivers: who reads; None for the attention and the MLP of every later layer
             and the logits.
+        tokens_at_once: as for `patch`.
 
     Returns:
         A Measurement with axis ("receiver",).
@@ -93,7 +99,7 @@ def path_patch(
     readers = list(receivers or _later(model, sender))
     labels = tuple(_reader_name(reader) for reader in readers)
     grid = Grid({"receiver": labels}, tuple(Path(sender, reader) for reader in readers))
-    reading = Reading(logit_difference(corrupt.targets))
+    reading = Reading(logit_difference(corrupt.targets), tokens_at_once=tokens_at_once)
     swept = path_patch_sweep(model, clean, corrupt, grid, reading)
     share = effect(swept).mean("example")
     name = f"restored by the path from {sender.site}"

@@ -138,9 +138,10 @@ class Cone:
             for alike in _alike(begun, layer):
                 self._advance(alike, range(layer, stop))
         for row in rows:
-            ends = row.layout(self.answers).ends
-            for branch, place in zip(row.branches, ends, strict=True):
-                yield Answer(branch.number, row.residual[:, place], branch.moved)
+            ends = row.layout(self.answers).ends.to(row.residual.device)
+            by_branch = row.residual[:, ends].unbind(1)
+            for branch, residual in zip(row.branches, by_branch, strict=True):
+                yield Answer(branch.number, residual, branch.moved)
 
     def _before(self, row: "_Row") -> Tensor:
         """A row's residual before the block where it begins."""
@@ -153,7 +154,9 @@ class Cone:
         """Rows that lie alike through some blocks, as many prompts at once as fit."""
         n_examples, row = len(self.answers), rows[0]
         prompts = torch.arange(n_examples, device=self.answers.device).repeat(len(rows))
-        residual = torch.cat([row.residual for row in rows])
+        # A model may be spread over devices.
+        there = row.residual.device
+        residual = torch.cat([row.residual.to(there) for row in rows])
         inside = row.is_edited_inside(blocks.start)
         values = torch.cat([row.values for row in rows]) if inside else residual
         found = []

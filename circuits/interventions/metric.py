@@ -18,6 +18,10 @@ Metric = Callable[[Tensor, Any], Tensor]
 """(logits at the answer [batch d_vocab], the examples) -> a number per example."""
 
 
+TOKENS_AT_ONCE = 1024
+"""Of a pass of a sweep, where nobody says otherwise."""
+
+
 @runtime_checkable
 class TokenMetric(Protocol):
     """A metric that needs the logits of some tokens alone, so only these are made."""
@@ -53,7 +57,11 @@ class Reading:
 
     metric: Metric
     at: Places = "last"
-    tokens_at_once: int = 1024
+    tokens_at_once: int = TOKENS_AT_ONCE
+
+    def __post_init__(self) -> None:
+        if self.tokens_at_once < 1:
+            raise BadInput(f"tokens_at_once={self.tokens_at_once}: give at least 1")
 
     def of(
         self, logits: Float[Tensor, "batch d_vocab"], examples: Batch

@@ -92,6 +92,18 @@ def test_patching_finds_the_path_of_the_answer(two_hop: GroundTruth) -> None:
         )
 
 
+def test_patches_of_fewer_tokens_at_once_are_the_same(model: LanguageModel) -> None:
+    texts = [f"The capital of {word} is" for word in ("France", "Paris", "Seoul", "is")]
+    prompts = model.prompts(texts[:2], [" Paris", " Seoul"])
+    others = model.prompts(texts[2:], [" Seoul", " Paris"])
+    for function, what in ((patch, "mlp_out"), (path_patch, Part("mlp_out", 0))):
+        whole = function(model, prompts, others, what)
+        parts = function(model, prompts, others, what, tokens_at_once=2)
+        torch.testing.assert_close(parts.values, whole.values, atol=1e-5, rtol=1e-4)
+    with pytest.raises(BadInput, match="tokens_at_once=0: give at least 1"):
+        patch(model, prompts, others, "mlp_out", tokens_at_once=0)
+
+
 def test_a_path_leads_from_the_first_hop_to_the_second(two_hop: GroundTruth) -> None:
     clean, corrupt, _ = pair_of(two_hop)
     sender = Part("head_out", 0, head=0)
