@@ -13,7 +13,7 @@ from trained.store import Run, is_shipped, open_run, write_json
 from trained.workers import Executor
 
 from .claims import Verdict, chosen, digest
-from .judging import judging, one_by_one
+from .judging import OnHeadline, judging, one_by_one
 from .lab import Lab, LanguageLab
 from .language import ASKED, VERDICTS, is_language, keep_verdicts, open_language
 from .results import stored
@@ -145,6 +145,15 @@ Told = Callable[[Confirmation], None]
 """Is given the part of the verdicts that has just become known: a headline."""
 
 
+def nobody(_part: Confirmation) -> None:
+    """Is not interested in parts."""
+
+
+def _telling(told: Told, frame: Confirmation) -> OnHeadline:
+    """What puts the verdicts of a headline into the frame of all."""
+    return lambda verdicts: told(replace(frame, verdicts=tuple(verdicts)))
+
+
 def open_lab(run: Run, *, partial: bool = False) -> Lab:
     """A trained run, opened for measuring.
 
@@ -169,7 +178,7 @@ def confirm_run(
     started: float | None = None,
     partial: bool = False,
     executor: Executor | None = None,
-    told: Told = lambda _part: None,
+    told: Told = nobody,
 ) -> Confirmation:
     """Measure a trained run, judge its study's claims and store the verdicts.
 
@@ -196,7 +205,7 @@ def confirming(
     only: str = "*",
     started: float | None = None,
     partial: bool = False,
-    told: Told = lambda _part: None,
+    told: Told = nobody,
 ) -> Course[Confirmation]:
     """The course of `confirm_run`."""
     lab = open_lab(run, partial=partial)
@@ -217,15 +226,12 @@ def _confirming(
     executor: Executor | None,
     only: str,
     started: float | None = None,
-    told: Told = lambda _part: None,
+    told: Told = nobody,
 ) -> Course[Confirmation]:
     started = started or time.perf_counter()
-    claims, frame = chosen(lab.study.claims_at(lab.config), only), _frame(lab)
-
-    def tell(verdicts: Sequence[Verdict]) -> None:
-        told(replace(frame, verdicts=tuple(verdicts)))
-
-    verdicts = yield from judging(lab, claims, executor, tell)
+    claims = chosen(lab.study.claims_at(lab.config), only)
+    frame = _frame(lab)
+    verdicts = yield from judging(lab, claims, executor, _telling(told, frame))
     return replace(frame, verdicts=verdicts, seconds=time.perf_counter() - started)
 
 
@@ -260,7 +266,7 @@ def confirm_language(
     *,
     preset: str = "quick",
     only: str = "*",
-    told: Told = lambda _part: None,
+    told: Told = nobody,
 ) -> Confirmation:
     """Judge a study's claims about language models on one of them.
 
@@ -270,12 +276,8 @@ def confirm_language(
     claims = chosen(study.language_claims(lab.settings), only)
     if folder is not None:
         write_json(folder / ASKED, {"preset": preset, "seeds": list(lab.seeds)})
-    frame = _language_frame(study, lab, preset)
-
-    def tell(verdicts: Sequence[Verdict]) -> None:
-        told(replace(frame, verdicts=tuple(verdicts)))
-
-    verdicts = one_by_one(f"{study.slug}: judging", lab, claims, tell)
+    frame, title = _language_frame(study, lab, preset), f"{study.slug}: judging"
+    verdicts = one_by_one(title, lab, claims, _telling(told, frame))
     done = replace(frame, verdicts=verdicts, seconds=time.perf_counter() - started)
     if folder is not None:
         keep_verdicts(folder, done.as_dict(), whole=only == "*")

@@ -24,12 +24,12 @@ from .lab import Lab
 from .results import claim_seconds
 from .study import find
 
-Told = Callable[[Sequence[Verdict]], None]
+OnHeadline = Callable[[Sequence[Verdict]], None]
 """Is given the verdicts of a headline as soon as all of them are known."""
 
 
 def judging(
-    lab: Lab, claims: Sequence[Claim], executor: Executor | None, told: Told
+    lab: Lab, claims: Sequence[Claim], executor: Executor | None, told: OnHeadline
 ) -> Course[tuple[Verdict, ...]]:
     """The verdict on every claim, in their order.
 
@@ -68,16 +68,17 @@ def judging(
 
 
 def one_by_one(
-    title: str, lab: Any, claims: Sequence[Claim], told: Told
+    title: str, lab: Any, claims: Sequence[Claim], told: OnHeadline
 ) -> tuple[Verdict, ...]:
     """The verdict on every claim, in their order, measured here."""
     known: dict[str, Verdict] = {}
-    branches = by_headline(claims).values()
-    for claim in progress.each(title, list(chain(*branches)), lambda one: one.id):
+    branches = by_headline(claims)
+    in_turn = list(chain(*branches.values()))
+    for claim in progress.each(title, in_turn, lambda one: one.id):
         known[claim.id] = judge(claim, lab)
-        for branch in branches:
-            if claim is branch[-1]:
-                told([known[one.id] for one in branch])
+        branch = branches[claim.headline]
+        if claim is branch[-1]:
+            told([known[one.id] for one in branch])
     return tuple(known[claim.id] for claim in claims)
 
 

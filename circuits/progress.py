@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import parent_process
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -174,9 +174,15 @@ class Line:
 
     def print(self, text: str, stream: Stream) -> None:
         """Print a line that stays, on any stream, in the place of the one shown."""
+        with self.aside():
+            print(text, file=stream, flush=True)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the place to what somebody else prints in the block."""
         with self._lock:
             self._erase()
-            print(text, file=stream, flush=True)
+            yield
 
     def _doing(self) -> str:
         """What the innermost step does, and those around it that count."""
@@ -260,6 +266,11 @@ def each(
 def say(text: str, *, out: bool = False) -> None:
     """Print a line that stays, on standard error or output, whatever is under way."""
     _LINE.print(text, sys.stdout if out else sys.stderr)
+
+
+def aside() -> AbstractContextManager[None]:
+    """Let what is printed in the block stand where the line was shown."""
+    return _LINE.aside()
 
 
 def duration(seconds: Number) -> str:

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
@@ -92,7 +93,7 @@ def kept(executor: Executor | None) -> Iterator[Executor | None]:
     """The executor, whose processes stay, if it has any, until the block ends.
 
     What they are forked from is started at once: it imports while the caller still
-    prepares their tasks.
+    prepares their tasks. It stays until this process ends, for the next ones.
     """
     if isinstance(executor, Processes):
         _prepare()
@@ -169,9 +170,11 @@ def _prepare() -> SpawnContext | ForkServerContext:
     """How workers are started; what they are forked from begins to import.
 
     One process imports for all workers of this one, and each is a fork of it that
-    shares its memory. It runs nothing else, so no thread of it can be cut short.
+    shares its memory. It computes nothing, so nothing is cut short by a fork: its only
+    other threads are OpenBLAS's, which ends them before and starts them behind one.
+    Elsewhere than on Linux, forks of what has loaded a system's libraries are not safe.
     """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([IMPORTED])
@@ -188,7 +191,7 @@ class _Worker:
     def __init__(self, threads: int) -> None:
         self.connection, theirs = multiprocessing.Pipe()
         self.process = _prepare().Process(
-            target=_serve, args=(theirs, threads), daemon=True
+            target=_serve, args=(theirs, threads, {**os.environ}), daemon=True
         )
         with _uninterrupted():
             self.process.start()
@@ -215,8 +218,13 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(connection: "Connection[Any, Any]", threads: int) -> None:
+def _serve(
+    connection: "Connection[Any, Any]", threads: int, environment: dict[str, str]
+) -> None:
     """What a worker does until its parent hangs up."""
+    # What it is a fork of may be older than what its parent has set since.
+    os.environ.clear()
+    os.environ.update(environment)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_memory()
     import_module(IMPORTED)

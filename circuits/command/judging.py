@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from circuits import progress
 from circuits.claims import chosen
 from circuits.models.choices import check_place, full_dtype
 from circuits.study import STUDIES, find, judging_seeds
@@ -137,12 +138,20 @@ class _Show:
         self._json = JsonOutput(options.json)
         self._verbose = options.verbose
         self._at: dict[int, Confirmation] = {}
+        self._unwritten: Exception | None = None
 
     def part(self, part: "Confirmation") -> None:
-        """Show headlines of a study whose others may not be judged yet."""
+        """Show headlines of a study whose others may not be judged yet.
+
+        Where they cannot be written, `add` says so, once nothing is lost by it.
+        """
         from circuits.report.terminal import print_part
 
-        print_part(self._page, part, verbose=self._verbose)
+        try:
+            with progress.aside():
+                print_part(self._page, part, verbose=self._verbose)
+        except (OSError, ValueError) as error:
+            self._unwritten = error
 
     def add(self, done: "Confirmation", place: int = 0) -> None:
         """Keep a study whose headlines were shown, and show its scores.
@@ -155,7 +164,10 @@ class _Show:
 
         self._at[place] = done
         self._json.keep(self._object)
-        print_end(self._page, done, verbose=self._verbose)
+        if self._unwritten is not None:
+            raise self._unwritten
+        with progress.aside():
+            print_end(self._page, done, verbose=self._verbose)
 
     def close(self) -> int:
         """Show all studies side by side, and give the exit code."""

@@ -170,6 +170,24 @@ def test_a_failure_leaves_no_line_behind(clock: Clock) -> None:
     assert screen.getvalue().endswith(ERASE)
 
 
+def test_what_others_print_stands_where_the_line_was(clock: Clock) -> None:
+    screen = Terminal()
+    line = Line(screen, clock, refresh=0)
+    with line.step("judging", 4) as done:
+        done(0)
+        after(line, clock, 3)
+        with line.aside():
+            screen.write("a headline\n")
+        after(line, clock, 1)
+    assert screen.getvalue().split(ERASE) == [
+        "",
+        "judging 0 of 4, 3 s so far",
+        "a headline\n",
+        "judging 0 of 4, 4 s so far",
+        "",
+    ]
+
+
 def test_the_items_of_a_step_are_named() -> None:
     seen = list(progress.each("reading", ["a", "b"], name=str))
     assert seen == ["a", "b"]

@@ -124,6 +124,39 @@ def _parent(_task: int) -> int:
 
 
 @pytest.mark.slow
+def test_a_process_knows_what_its_parent_has_set_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[str | None] = []
+
+    def done(_task: str, outcome: Result) -> tuple[str, ...]:
+        found.append(outcome.value)
+        return ()
+
+    for value in ("one", "two"):
+        monkeypatch.setenv("REASONSCOPE_TRIED", value)
+        Processes(1)(os.getenv, ["REASONSCOPE_TRIED"], done)
+    monkeypatch.delenv("REASONSCOPE_TRIED")
+    Processes(1)(os.getenv, ["REASONSCOPE_TRIED"], done)
+    assert found == ["one", "two", None]
+
+
+@pytest.mark.slow
+def test_elsewhere_than_on_linux_nothing_is_forked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trained.workers.sys.platform", "darwin")
+    parents: list[int] = []
+
+    def done(_task: int, outcome: Result) -> tuple[int, ...]:
+        parents.append(outcome.value)
+        return ()
+
+    Processes(1)(_parent, [0], done)
+    assert parents == [os.getpid()]
+
+
+@pytest.mark.slow
 def test_processes_of_every_pool_are_forks_of_one_that_has_imported() -> None:
     parents: list[int] = []
 

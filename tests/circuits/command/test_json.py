@@ -97,6 +97,19 @@ def test_a_page_and_figures_beside_verdicts_leave_the_output_to_the_json(
     assert (Path(figure).name, page) == ("loss.png", "page.html")
 
 
+def test_verdicts_that_cannot_be_printed_are_kept(
+    toy_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ascii_only(*_args: object, **_options: object) -> None:
+        raise UnicodeEncodeError("ascii", "✓", 0, 1, "ordinal not in range(128)")
+
+    monkeypatch.setattr("circuits.report.terminal.print_part", ascii_only)
+    assert main(["probe", str(toy_run), "--json", "kept.json"]) == 3
+    assert "ordinal not in range(128)" in capsys.readouterr().err
+    assert json.loads(Path("kept.json").read_text())["study"] == "toy"
+    assert (toy_run / "verdicts.json").exists()
+
+
 def test_a_sweep_with_figures_leaves_the_output_to_the_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
