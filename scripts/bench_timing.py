@@ -71,10 +71,10 @@ def peak_growth(run: Callable[[], object]) -> float:
 
 def in_own_process(module: str, arguments: Sequence[str]) -> float:
     """The number that a module prints when it is called with these arguments."""
-    command, environment = [sys.executable, "-m", module, *arguments], {**os.environ}
+    command = [sys.executable, "-m", module, *arguments]
     # Else glibc keeps what was freed for what comes next, or does not, by a threshold
     # that moves: the same pass had peaks that differed by 80 MB.
-    environment["MALLOC_MMAP_THRESHOLD_"] = str(64 * 1024)
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(64 * 1024)}
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment
     )

@@ -15,8 +15,8 @@ def over_keys(
     """The softmax of every query's scores.
 
     On a CPU torch takes rows one by one, and one that fills no vector takes longer than
-    one that does: 640 patterns of 12 x 12 take 1,124 microseconds, of 16 x 16 139. With
-    the queries last, vectors lie across the rows, and 12 x 12 take 347. The same on
+    one that does: 640 patterns of 12 x 12 took 1,124 microseconds, of 16 x 16 139. With
+    the queries last, vectors lie across the rows, and 12 x 12 took 347. The same on
     every device, so that round-off is too.
     """
     if scores.shape[-1] >= FEW_KEYS or scores.numel() < MANY:

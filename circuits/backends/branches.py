@@ -3,8 +3,8 @@
 A change at position p of block l leaves every earlier position and every earlier block
 as they were. A branch therefore holds the positions from p to the answer only, starts
 before block l, and reads the keys and values of the positions before p from the stored
-run. The branches of a prompt lie behind each other in one row, as a mask lets them:
-none sees another.
+run. Branches of a prompt lie behind each other in a row, as a mask lets them: none sees
+another. A prompt may have several rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +30,11 @@ KeysAndValues = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the branches of every prompt lie: all end at the prompt's answer.
+    """Where the branches of every row lie: all end at the answer of the row's prompt.
 
     Attributes:
-        answers: the answer's column, prompt by prompt.
-        widths: how many positions each branch has; as many for every prompt. What
+        answers: the answer's column, row by row.
+        widths: how many positions each branch has; as many in every row. What
             would lie before a prompt's first column is filled up and seen by nobody.
     """
 
@@ -186,11 +186,11 @@ class StoredRun:
         def begun(layer: Tensor) -> Tensor:
             return layer[prompts.to(layer.device), :, :n_stored]
 
-        stored = [
+        # One after the other: the cache copies each.
+        return DynamicCache(
             (begun(keys), begun(values)) if number in blocks else (None, None)
             for number, (keys, values) in enumerate(self.layers)
-        ]
-        return DynamicCache(stored)
+        )
 
     @contextmanager
     def _running(self, residual: Residual, blocks: range) -> Iterator[list[Tensor]]:

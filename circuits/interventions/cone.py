@@ -3,7 +3,7 @@
 An edit at position p of block l can reach later blocks at p and after, and of these
 only what lies before the answer can reach the answer. The cone of a cell is that part
 of the model; its residual at the answer equals that of a whole pass. Cells share
-passes: those that begin earlier wait for nobody, and those that begin later join them.
+passes: those that begin in later blocks join those under way where they begin.
 """
 
 from collections import defaultdict
@@ -18,11 +18,11 @@ from torch import Tensor
 from circuits.backends import backend_of
 from circuits.backends.branches import Branching, Layout, StoredRun
 from circuits.backends.view import at_columns
-from circuits.hooks import Edit, Model, applied, intervene, module_of, record
+from circuits.hooks import Model, applied, intervene, module_of, record
 from circuits.sites import Kind, Site
 from trained.task import Batch
 
-from .edit import Edits, changed
+from .edit import Edits, changed, constant
 from .metric import Reading
 from .part import column
 
@@ -73,7 +73,7 @@ class Cone:
         run: its keys and values.
         seen: its residuals before blocks, its activations at the cells' sites.
         answers: the column of the answer, prompt by prompt.
-        tokens_at_once: how many positions a pass may hold.
+        tokens_at_once: how many positions a pass may hold; see `Reading`.
     """
 
     model: Model
@@ -92,7 +92,7 @@ class Cone:
         return self._at_answer(self.seen[Site("resid_post", self.n_layers - 1)])
 
     def walk(self, cells: Mapping[int, Edits]) -> Iterator[Answer]:
-        """The answers of numbered cells, in the order of blocks."""
+        """The answers of numbered cells."""
         waiting: list[_Row] = []
         entries = {number: _entry(cell) for number, cell in cells.items()}
         for number in sorted(cells, key=lambda n: (entries[n].layer, entries[n], n)):
@@ -100,11 +100,14 @@ class Cone:
             if branch.entry.layer == self.n_layers or branch.width == 0:
                 yield self._known(branch)
                 continue
+            joins = bool(waiting) and waiting[-1].has_room_for(branch)
             places = branch.width + sum(row.places for row in waiting)
-            if places * len(self.answers) > self.tokens_at_once:
+            # Every further row reads a copy of the stored keys and values.
+            read = (len(waiting) - joins) * int(self.answers.max())
+            if (places + read) * len(self.answers) > self.tokens_at_once:
                 yield from self._run(waiting)
-                waiting = []
-            if waiting and waiting[-1].has_room_for(branch):
+                waiting, joins = [], False
+            if joins:
                 waiting[-1].branches.append(branch)
             else:
                 waiting.append(_Row([branch]))
@@ -154,21 +157,21 @@ class Cone:
         """Rows that lie alike through some blocks, as many prompts at once as fit."""
         n_examples, row = len(self.answers), rows[0]
         prompts = torch.arange(n_examples, device=self.answers.device).repeat(len(rows))
-        # A model may be spread over devices.
+        # Rows may come from blocks on other devices.
         there = row.residual.device
         residual = torch.cat([row.residual.to(there) for row in rows])
         inside = row.is_edited_inside(blocks.start)
         values = torch.cat([row.values for row in rows]) if inside else residual
         found = []
-        for some in _parts(len(prompts), max(1, self.tokens_at_once // row.places)):
+        for some in _slices(len(prompts), max(1, self.tokens_at_once // row.places)):
             layout = row.layout(self.answers[prompts[some]])
-            edit = {row.entry: _constant(values[some])} if inside else {}
+            edit = {row.entry: constant(values[some])} if inside else {}
             with intervene(self.model, edit):
                 found.append(
                     self.run.branch(layout, residual[some], blocks, prompts[some])
                 )
         behind = torch.cat(found)
-        for row, own in zip(rows, _parts(len(behind), n_examples), strict=True):
+        for row, own in zip(rows, _slices(len(behind), n_examples), strict=True):
             row.residual = behind[own]
 
     def _at_answer(self, residual: Float[Tensor, "batch pos d_model"]) -> Residuals:
@@ -240,13 +243,8 @@ def _alike(rows: Iterable[_Row], layer: int) -> Iterable[list[_Row]]:
     return groups.values()
 
 
-def _parts(length: int, size: int) -> Iterator[slice]:
+def _slices(length: int, size: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, length, size))
-
-
-def _constant(values: Tensor) -> Edit:
-    """Put what is known there, whatever it was."""
-    return lambda _activation: values
 
 
 def _entry(cell: Edits) -> Site:

@@ -47,6 +47,11 @@ def merged(edits: Iterable[tuple[Site, Edit]]) -> dict[Site, Edit]:
     return {site: _in_turn(several) for site, several in by_site.items()}
 
 
+def constant(value: Tensor) -> Edit:
+    """The edit that puts a value there, whatever it was."""
+    return lambda _activation: value
+
+
 def changed(
     before: Shaped[Tensor, "batch ..."], after: Shaped[Tensor, "batch ..."]
 ) -> Bool[Tensor, " batch"]:

@@ -51,8 +51,8 @@ class Reading:
         metric: the number per example.
         at: the position whose logits it sees.
         tokens_at_once: no pass holds more tokens, unless a single prompt has more: a
-            cap on the memory of a sweep. Prompts are swept so many at a time if the
-            metric is a `TokenMetric`.
+            cap on the memory of a sweep, beside the one stored run. Prompts are swept
+            so many at a time if the metric is a `TokenMetric`.
     """
 
     metric: Metric

@@ -47,11 +47,11 @@ def answer_logits(
     model: Model, examples: Batch, read_at: Places = "last"
 ) -> AnswerLogits:
     """The logits at one position of every prompt, in one whole pass."""
-    return answered(model, examples, (), read_at)[0]
+    return logits_and_activations(model, examples, (), read_at)[0]
 
 
 @torch.no_grad()
-def answered(
+def logits_and_activations(
     model: Model, examples: Batch, sites: Collection[Site], read_at: Places = "last"
 ) -> tuple[AnswerLogits, dict[Site, Tensor]]:
     """What `answer_logits` gives, and activations at some sites of the same pass."""
@@ -63,7 +63,8 @@ def answered(
     logits = seen[said]
     # Models of one output position answer there.
     single = logits.shape[1] == 1
-    return (logits if single else unembedded.at(logits, columns))[:, 0], seen
+    answers = (logits if single else unembedded.at(logits, columns))[:, 0]
+    return answers, {site: seen[site] for site in sites}
 
 
 def can_resume(model: Model) -> bool:

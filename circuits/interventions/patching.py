@@ -19,7 +19,7 @@ from trained.task import Batch
 from .edit import Transplant, part_edits
 from .metric import Reading
 from .part import Grid, Part
-from .passes import answered
+from .passes import logits_and_activations
 from .sweep import derived, known, require_moved, unproven_sweep
 
 
@@ -44,7 +44,7 @@ def patch_sweep(
 
     def patched(clean: Batch, corrupt: Batch, reading: Reading) -> Measurement:
         sites = {part.site for part in grid.items}
-        logits, seen = answered(model, clean, sites, reading.at)
+        logits, seen = logits_and_activations(model, clean, sites, reading.at)
         edits = part_edits(model, corrupt, grid.items, Transplant(clean, seen))
         swept = unproven_sweep(
             model, corrupt, grid, lambda part: {part.site: edits[part]}, reading

@@ -27,10 +27,10 @@ from probes.measurement import Measurement
 from trained.errors import BadInput, unknown
 from trained.task import Batch
 
-from .edit import Edits
+from .edit import Edits, constant
 from .metric import Reading
 from .part import Grid, Part, Places, require_same_layout, require_same_places
-from .passes import activations, answered
+from .passes import activations, logits_and_activations
 from .patching import by_examples, with_clean
 from .sweep import unproven_sweep
 
@@ -138,7 +138,9 @@ class _Runs:
             self._check(path)
             require_same_places(corrupt, clean, path.sender.positions)
         wanted = {site for path in paths for site in self._needed(path)}
-        self.clean_logits, self.clean = answered(model, clean, wanted, read_at)
+        self.clean_logits, self.clean = logits_and_activations(
+            model, clean, wanted, read_at
+        )
         self.corrupt = activations(model, corrupt, sorted(wanted))
         for path in paths:
             if path.sender.kind == "head_out":
@@ -166,7 +168,7 @@ class _Runs:
         back = {Site("mlp_out", layer): _added(-delta)}
         if self._parallel():
             attention = Site("attn_out", layer)
-            frozen = {attention: _put(self.corrupt[attention])}
+            frozen = {attention: constant(self.corrupt[attention])}
             return {Site("resid_pre", layer): _added(delta), **frozen, **back}
         return {Site("resid_mid", layer): _added(delta), **back}
 
@@ -180,9 +182,13 @@ class _Runs:
         if receiver.head is not None:
             cell[Site("head_out", layer)] = self._others_frozen(receiver)
         if receiver.through == "value":
-            cell[Site("pattern", layer)] = _put(self.corrupt[Site("pattern", layer)])
+            cell[Site("pattern", layer)] = constant(
+                self.corrupt[Site("pattern", layer)]
+            )
         if self._parallel():
-            cell[Site("mlp_out", layer)] = _put(self.corrupt[Site("mlp_out", layer)])
+            cell[Site("mlp_out", layer)] = constant(
+                self.corrupt[Site("mlp_out", layer)]
+            )
         return cell
 
     def _into_pattern(self, receiver: Receiver, delta: Delta) -> Edits:
@@ -192,7 +198,7 @@ class _Runs:
         with intervene(self.model, {before: _added(delta)}):
             made = activations(self.model, self.corrupt_examples, [site])[site]
         part = Part("pattern", receiver.layer, receiver.head)
-        return {site: part.limited(_put(made), self.corrupt_examples)}
+        return {site: part.limited(constant(made), self.corrupt_examples)}
 
     def _others_frozen(self, receiver: Receiver) -> Edit:
         site = Site("head_out", receiver.layer)
@@ -255,7 +261,3 @@ class _Runs:
 
 def _added(delta: Delta) -> Edit:
     return lambda activation: activation + delta
-
-
-def _put(value: Tensor) -> Edit:
-    return lambda _activation: value

@@ -11,15 +11,15 @@ import pytest
 from circuits.claims import Claim, Verdict, judge
 from circuits.conditions import Mean
 from circuits.confirm import Confirmation, chosen, confirm_run, open_lab, score
-from circuits.judging import _in_turn, kept_lab, one_by_one
+from circuits.judging import _bare, _in_turn, judging, kept_lab, one_by_one
 from circuits.results import stored
 from circuits.study import Request
 from circuits.training import prepare, train_run
 from tests import toy
 from trained import store
-from trained.errors import BadInput, Incomplete
+from trained.errors import BadInput, Incomplete, Lost
 from trained.store import Run, write_json
-from trained.workers import Processes, tried
+from trained.workers import Processes, Result, tried
 from trained.zoo import shipped_names
 
 
@@ -87,6 +87,25 @@ def test_a_headline_is_told_as_soon_as_its_last_claim_is_judged() -> None:
     found = one_by_one("judging", None, claims, told)
     assert parts == [["a1", "a2"], ["b"]]
     assert [verdict.claim.id for verdict in found] == ["a1", "b", "a2"]
+
+
+def test_a_headline_that_fails_is_named_and_the_others_are_told(run: Run) -> None:
+    lab, told = open_lab(run), list[str]()
+    claims = [replace(toy.SIZE, id=name, headline=name) for name in ("a", "b", "c")]
+
+    def note(verdicts: Sequence[Verdict]) -> None:
+        told.extend(verdict.claim.id for verdict in verdicts)
+
+    course = judging(lab, claims, Processes(2), note)
+    asked = next(course)
+    for task in asked.tasks:
+        (name,) = task.claims
+        bare = {name: _bare(judge(claims[0], lab))}
+        lost = Result(error=Lost("its process ended by SIGKILL"))
+        asked.done(task, lost if name == "b" else Result(bare))
+    assert sorted(told) == ["a", "c"]
+    with pytest.raises(Incomplete, match="not judged: b: its process ended by SIGKILL"):
+        next(course)
 
 
 def test_a_short_headline_is_judged_first_then_the_longest() -> None:

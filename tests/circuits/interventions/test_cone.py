@@ -229,6 +229,46 @@ def test_cells_that_begin_later_join_those_under_way() -> None:
     require_equal(swept.values, expected)
 
 
+def test_the_end_of_the_last_block_is_run_at_the_answers_alone() -> None:
+    model = opened("llama")
+    clean = model.prompts(["abcdef"], ["a"])
+    corrupt = model.prompts(["ghijkl"]).with_targets(clean.targets)
+    last = model.module.model.layers[-1]
+    seen: list[tuple[str, int]] = []
+    own = {"attention": last.self_attn.o_proj.forward, "mlp": last.mlp.forward}
+
+    def watched(name: str) -> Any:
+        def forward(states: Tensor) -> Any:
+            seen.append((name, states.shape[1]))
+            return own[name](states)
+
+        return forward
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(last.self_attn.o_proj, "forward", watched("attention"))
+        patch.setattr(last.mlp, "forward", watched("mlp"))
+        grid = position_grid("resid_pre", [1], [2, 3, 4])
+        patch_sweep(model, clean, corrupt, grid, Reading(METRICS["vocabulary"]))
+    whole = [("attention", 6), ("mlp", 6)]
+    assert seen == [*whole, *whole, ("attention", 3), ("mlp", 3)]
+
+
+def test_rows_of_a_long_prompt_do_not_multiply_what_is_stored() -> None:
+    model = opened("llama")
+    clean = model.prompts(["abcdef"], ["a"])
+    corrupt = model.prompts(["ghijkl"]).with_targets(clean.targets)
+    grid = position_grid("resid_pre", range(N_LAYERS), [5])
+    metric = logit_difference(torch.tensor([9]))
+    rows = {}
+    for tokens_at_once in (12, 1024):
+        reading = Reading(metric, tokens_at_once=tokens_at_once)
+        with positions_run(model) as calls:
+            patch_sweep(model, clean, corrupt, grid, reading)
+        rows[tokens_at_once] = max(n_rows for _, n_rows, _ in calls)
+    # A further row is one token, and reads the five columns before it.
+    assert rows == {12: 2, 1024: 3}
+
+
 @pytest.mark.parametrize("tokens_at_once", [11, 24, 40])
 def test_no_pass_holds_more_tokens_than_asked_for(tokens_at_once: int) -> None:
     model = opened("llama")
