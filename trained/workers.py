@@ -170,8 +170,9 @@ def _prepare() -> SpawnContext | ForkServerContext:
     """How workers are started; what they are forked from begins to import.
 
     One process imports for all workers of this one, and each is a fork of it that
-    shares its memory. It computes nothing, so nothing is cut short by a fork: its only
-    other threads are OpenBLAS's, which ends them before and starts them behind one.
+    shares its memory. It computes nothing, so nothing is cut short by a fork: of its
+    other threads OpenBLAS's is ended before one, and forks do without pyarrow's, which
+    tidies memory up.
     Elsewhere than on Linux, forks of what has loaded a system's libraries are not safe.
     """
     if sys.platform != "linux":
